@@ -1,0 +1,85 @@
+"""What a gateway reader returns: the facts in one body, described but not yet stored."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal, TypeAlias
+
+Path: TypeAlias = tuple[str | int, ...]
+Part: TypeAlias = "str | int | bool | None | tuple[str | int | bool | None, ...] | Occurrence"
+
+
+class Occurrence(enum.Enum):
+    """Marks the place among the parts where the occurrence goes (contract §4)."""
+
+    HERE = "occurrence"
+
+
+OCCURRENCE: Final = Occurrence.HERE
+
+
+class Fold(enum.Enum):
+    """How suppression treats an event of a source without a stamp of its own."""
+
+    NONE = "none"
+    SNAPSHOT = "snapshot"
+    """Skipped when each member that it carries equals the kept one."""
+    TRANSITION = "transition"
+    """Skipped when its hash equals the subject's last."""
+    CLEAR = "clear"
+    """A delete: always a row; what was kept of the subject is forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One fact of one body.
+
+    ``path`` is where its element lies in the decoded body; the payload is that element byte for byte.
+    A second fact of an element (status, media) has a small ``payload`` of its own and ``path`` None.
+    """
+
+    kind: str
+    type: str
+    """The wire name, such as ``messages.upsert``; at most 100 characters."""
+    chat_jid: str | None
+    parts: tuple[Part, ...]
+    """Identity parts after the kind; holds ``OCCURRENCE`` at most once."""
+    path: Path | None = None
+    payload: bytes | None = None
+    occurrence: str | tuple[str | int, ...] | None = None
+    """The source's own stamp; None when parts hold ``OCCURRENCE`` and the collector must stamp it."""
+    occurred_at: datetime | None = None
+    occurred_from: Literal["message", "gateway"] | None = None
+    digest: bytes | None = None
+    """16 bytes; only for kind ``message``."""
+    flags: tuple[str, ...] = ()
+    cuts: tuple[Path, ...] = ()
+    """Secret places inside the element (relative to it), cut before anything is written."""
+    fold: Fold = Fold.NONE
+    subject: str | None = None
+    """What ``fold`` compares, one JSON array as text."""
+    members: Mapping[str, bytes] = field(default_factory=dict)
+    """16-byte hash of every member of the canonical element (snapshot), or ``{"": hash}`` (transition)."""
+
+    @property
+    def needs_stamp(self) -> bool:
+        """True when the identity needs the collector's own stamp."""
+        return self.occurrence is None and OCCURRENCE in self.parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """All facts of one body, and what was seen but makes no row."""
+
+    instance: str | None
+    """Native instance that the body names; None where only the path can."""
+    events: tuple[Event, ...] = ()
+    counted: tuple[tuple[str, int], ...] = ()
+    """(reason, how many), such as ``("empty", 1)`` or ``("qr", 1)``."""
+    data_path: Path = ()
+    """The container of the elements; the envelope is the body without it. ``()`` = no envelope."""
+    cuts: tuple[Path, ...] = ()
+    """Secret places in the body outside the elements (``("apikey",)``)."""
