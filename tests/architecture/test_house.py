@@ -1,0 +1,56 @@
+"""The files around the code keep the rules: hashed lock, no registry hosts, no machine paths, a parsable compose."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_every_locked_package_has_a_hash_and_no_index() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    pins = re.findall(r"^[a-z0-9][^\s=]*==", lock, re.M)
+    assert len(pins) > 20
+    assert len(re.split(r"^(?=[a-z0-9][^\s=]*==)", lock, flags=re.M)[1:]) == len(pins)
+    for block in re.split(r"^(?=[a-z0-9][^\s=]*==)", lock, flags=re.M)[1:]:
+        assert "--hash=sha256:" in block, block.splitlines()[0]
+    assert "--index-url" not in lock
+    assert "://" not in lock
+
+
+def test_no_file_names_a_registry_or_a_machine_path() -> None:
+    registry = re.compile(rb"files\.python" rb"hosted\.org|pypi\." rb"org|registry\.npm" rb"js\.org|deb\.debian\." rb"org")
+    machine = re.compile(rb"/ro" rb"ot/|/ho" rb"me/[a-z]|/wo" rb"rk/")
+    for path in tracked():
+        content = path.read_bytes()
+        assert not registry.search(content), path
+        assert not machine.search(content), path
+
+
+def test_compose_file_has_limits_checks_and_restart() -> None:
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    services = compose["services"]
+    assert {"postgres", "serve", "collect"} <= set(services)
+    for name, service in services.items():
+        limits = service["deploy"]["resources"]["limits"]
+        assert limits["memory"], name
+        assert limits["cpus"], name
+        if name != "migrate":  # runs once and ends
+            assert service["restart"] == "unless-stopped", name
+            assert service["healthcheck"]["test"], name
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), f"{name} would be reachable from outside"
+
+
+def test_dockerfile_copies_every_room() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    for room in ("asgi", "collector", "contracts", "ingest", "migrations", "outbox", "simulator", "zaplake"):
+        assert f"COPY {room} {room}" in dockerfile
+    assert "USER zaplake" in dockerfile
