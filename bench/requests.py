@@ -1,0 +1,114 @@
+"""The bytes that the load client sends: signed events, signed batches, gateway webhooks; no id twice."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+SECRET: Final = b"bench-signing-secret-of-thirty-two-bytes"
+INSTANCE: Final = "bench"
+NAMESPACE: Final = uuid.UUID("d0108709-ef11-53c7-8e68-9953e8afdb48")
+_TEXT: Final = "Bom dia! O pedido saiu hoje cedo e chega amanhã à tarde. " * 2
+
+
+def element(run: str, number: int) -> dict[str, Any]:
+    """A text message as Evolution and Baileys give it, some 450 bytes."""
+    return {
+        "key": {
+            "remoteJid": f"55119{number % 10_000:08d}@s.whatsapp.net",
+            "fromMe": False,
+            "id": f"3EB0{run}{number:012X}",
+        },
+        "pushName": "Cliente de teste",
+        "status": "DELIVERY_ACK",
+        "message": {"conversation": _TEXT, "messageContextInfo": {"deviceListMetadataVersion": 2}},
+        "messageType": "conversation",
+        "messageTimestamp": 1_760_000_000 + number,
+        "instanceId": "00000000-0000-4000-8000-000000000001",
+        "source": "android",
+    }
+
+
+def event_id(run: str, number: int) -> str:
+    return str(uuid.uuid5(NAMESPACE, f"bench {run} {number}"))
+
+
+def event(run: str, number: int) -> dict[str, Any]:
+    """The wire event of contract §1 with the fields that our collector sends."""
+    payload = element(run, number)
+    return {
+        "type": "messages.upsert",
+        "chat_jid": payload["key"]["remoteJid"],
+        "instance": INSTANCE,
+        "gateway": "evolution",
+        "scope": f"evolution/{INSTANCE}",
+        "channel": "webhook",
+        "kind": "message",
+        "occurred_at": "2026-01-02T03:04:05Z",
+        "occurred_from": "message",
+        "captured_at": "2026-01-02T03:04:06Z",
+        "payload": payload,
+    }
+
+
+def _encode(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _post(path: str, body: bytes, headers: dict[str, str]) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def _signed(path: str, identity: str, body: bytes, content_type: str) -> bytes:
+    signature = hmac.new(SECRET, identity.encode() + b"." + body, hashlib.sha256).hexdigest()
+    headers = {"Content-Type": content_type, "X-Event-Id": identity, "X-Signature": signature}
+    return _post(path, body, headers | {"X-Collector": "bench"})
+
+
+def single(run: str, numbers: Iterator[int], batch: int) -> bytes:
+    """One signed event (contract §1)."""
+    number = next(numbers)
+    body = _encode(event(run, number))
+    return _signed("/api/webhooks/whatsapp", event_id(run, number), body, "application/json")
+
+
+def batch(run: str, numbers: Iterator[int], size: int) -> bytes:
+    """One signed request of ``size`` events (contract §2)."""
+    taken = [next(numbers) for _ in range(size)]
+    identities = [event_id(run, number) for number in taken]
+    lines = [
+        {"event_id": identity} | event(run, number)
+        for identity, number in zip(identities, taken, strict=True)
+    ]
+    identity = str(uuid.uuid5(NAMESPACE, _encode(["batch", *identities]).decode()))
+    body = b"\n".join(map(_encode, lines))
+    return _signed("/api/webhooks/whatsapp/batch", identity, body, "application/x-ndjson")
+
+
+def webhook(run: str, numbers: Iterator[int], batch: int) -> bytes:
+    """One Evolution 2.3 webhook, as the gateway posts it to the collector (contract §9)."""
+    number = next(numbers)
+    body = {
+        "event": "messages.upsert",
+        "instance": INSTANCE,
+        "data": element(run, number),
+        "destination": "http://127.0.0.1/gateways/evolution",
+        "date_time": "2026-01-02T00:04:05.000Z",
+        "sender": "5511900000001@s.whatsapp.net",
+        "server_url": "http://127.0.0.1:8080",
+        "apikey": "bench-apikey-that-is-cut",
+    }
+    return _post(f"/gateways/evolution/{INSTANCE}", _encode(body), {"Content-Type": "application/json"})
+
+
+SHAPES: Final[dict[str, Callable[[str, Iterator[int], int], bytes]]] = {
+    "single": single,
+    "batch": batch,
+    "webhook": webhook,
+}
