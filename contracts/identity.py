@@ -1,0 +1,69 @@
+"""The one identity of a fact: a UUIDv5 over a JSON array, so that no joiner can be forged and no part shifts.
+
+Any language can recompute it: ``JSON.stringify([1, scope, kind, ...parts])`` in UTF-8 is the name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from contracts.events import Occurrence, Part
+
+NAMESPACE: Final = uuid.UUID("d0108709-ef11-53c7-8e68-9953e8afdb48")
+VERSION: Final = 1
+
+StampOccurrence: TypeAlias = tuple[str | int, ...]
+
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def event_id(
+    scope: str, kind: str, parts: Sequence[Part], occurrence: str | StampOccurrence | None = None
+) -> str:
+    """Return uuid5(NAMESPACE, json([1, scope, kind, …parts])), lower-case and hyphenated (contract §4).
+
+    ``OCCURRENCE`` among the parts is replaced by ``occurrence``; a tuple becomes an array.
+    Raises ValueError when the parts ask for an occurrence and there is none.
+    """
+    return _uuid5([VERSION, scope, kind, *(_plain(part, occurrence) for part in parts)])
+
+
+def stamp_occurrence(epoch: str, number: int) -> StampOccurrence:
+    """The collector's own stamp as an occurrence: its file's epoch and a number that only grows in it."""
+    return ("stamp", epoch, number)
+
+
+def heartbeat_id(name: str, boot: str, seq: int) -> str:
+    """The ``X-Event-Id`` of one heartbeat (contract §8)."""
+    return _uuid5(["heartbeat", name, boot, seq])
+
+
+def batch_id(ids: Sequence[str]) -> str:
+    """The ``X-Event-Id`` of a batch, from the event ids of its lines in order (contract §2)."""
+    return _uuid5(["batch", *ids])
+
+
+def _plain(part: Part, occurrence: str | StampOccurrence | None) -> object:
+    if not isinstance(part, Occurrence):
+        return part
+    if occurrence is None:
+        raise ValueError("the parts ask for an occurrence and there is none")
+    return occurrence
+
+
+def _uuid5(name: list[object]) -> str:
+    text = _to_json(name)
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8: it is written as JSON.stringify writes it, as its lower-case escape.
+        data = _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
+    # SHA-1 is what UUIDv5 is made of (RFC 9562), not a protection.
+    digest = hashlib.sha1(NAMESPACE.bytes + data, usedforsecurity=False).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=5))
