@@ -1,0 +1,113 @@
+"""The settings as a flat list of keys: name, environment variable, type, default and text of each."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Meta
+
+from zaplake.settings import Settings
+
+ENV_PREFIX: Final = "ZAPLAKE_"
+ENV_ALIASES: Final[Mapping[str, str]] = {"DATABASE_URL": "database_url", "AMQP_URL": "amqp_url"}
+
+# The rooms own these fields; what an operator reads about them stands here.
+TEXTS: Final[Mapping[str, str]] = {
+    "collector.capture.presence": "Store presence (typing, online) as rows instead of dropping it.",
+    "collector.capture.allow.kinds": "When set, only these kinds become rows.",
+    "collector.capture.allow.chat_classes": "When set, only these of direct, group, broadcast, newsletter.",
+    "collector.capture.allow.instances": "When set, only these `<gateway>/<instance>`.",
+    "collector.capture.deny.kinds": "Kinds that never become rows; deny wins over allow.",
+    "collector.capture.deny.chat_classes": "Chat classes that never become rows.",
+    "collector.capture.deny.instances": "Instances (`<gateway>/<instance>`) that never become rows.",
+    "collector.limits.body_bytes_max": "Largest webhook body; above it 413 and an alert.",
+    "collector.limits.bodies_in_flight_bytes_max": "Bytes of bodies held at once; above it 503.",
+    "collector.limits.heavy_body_bytes": "Larger bodies are translated in a thread.",
+    "collector.limits.heavy_threads_max": "Threads for heavy bodies.",
+    "collector.limits.connections_max": "Gateway connections at once.",
+    "collector.limits.accept_backlog": "Connections the kernel queues before they are accepted.",
+    "collector.limits.keep_alive_s": "Idle seconds before a gateway's connection is closed.",
+    "collector.limits.instances_max": "Instances whose state is remembered.",
+    "collector.limits.tally_rows_max": "Rows of the counters per instance, hour and channel.",
+    "collector.limits.alerts_kept_max": "Alerts remembered for the status.",
+    "collector.limits.storm_events_max": "Equal connection updates of an instance that are rows before a count.",
+    "collector.limits.storm_window_s": "Seconds in which they are counted.",
+    "collector.limits.batch_records_max": "Records in one shipped batch.",
+    "collector.limits.batch_bytes_max": "Bytes in one shipped batch.",
+    "collector.limits.batches_in_flight_max": "Batches on their way at once.",
+    "collector.limits.request_timeout_s": "Seconds until a post to the backend is repeated.",
+    "collector.limits.client_keep_alive_s": "Idle seconds before the connection to the backend is given up.",
+    "collector.limits.lease_s": "Seconds a claimed record belongs to its sender; above request_timeout_s.",
+    "collector.limits.answer_bytes_max": "Largest answer of the backend that is read.",
+    "collector.limits.backlog_alert_records": "Waiting records above which an alert is raised.",
+    "collector.limits.load_lines_max": "Lines of one step of `collector load`.",
+    "collector.limits.load_bytes_max": "Bytes of one step of `collector load`.",
+    "collector.limits.line_bytes_max": "Longest line of a JSONL file.",
+    "collector.limits.stop_grace_s": "Seconds that running requests get when the collector stops.",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One thing that can be set."""
+
+    path: tuple[str, ...]
+    hint: Any
+    """Its type, with the bounds of its Meta."""
+    default: object
+    text: str
+
+    @property
+    def name(self) -> str:
+        """As in TOML, dotted."""
+        return ".".join(self.path)
+
+    @property
+    def env(self) -> str:
+        """As in the environment."""
+        return ENV_PREFIX + "_".join(self.path).upper()
+
+
+@functools.cache
+def all_keys() -> Mapping[str, Key]:
+    """Every key by its dotted name, in the order of the settings."""
+    return {key.name: key for key in _walk(Settings, (), Settings())}
+
+
+def build(values: Mapping[str, object]) -> Settings:
+    """Settings from values by dotted name; what is missing has its default."""
+    return typing.cast("Settings", _build(Settings, (), values, Settings()))
+
+
+def _walk(kind: type[Any], prefix: tuple[str, ...], defaults: object) -> Iterator[Key]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        path, default, hint = (*prefix, field.name), getattr(defaults, field.name), hints[field.name]
+        if dataclasses.is_dataclass(default):
+            yield from _walk(type(default), path, default)
+        else:
+            yield Key(path=path, hint=hint, default=default, text=_text(path, hint))
+
+
+def _text(path: tuple[str, ...], hint: Any) -> str:
+    for note in getattr(hint, "__metadata__", ()):
+        if isinstance(note, Meta) and note.description:
+            return str(note.description)
+    return TEXTS.get(".".join(path), "")
+
+
+def _build(
+    kind: type[Any], prefix: tuple[str, ...], values: Mapping[str, object], defaults: object
+) -> object:
+    chosen: dict[str, object] = {}
+    for field in dataclasses.fields(kind):
+        path, default = (*prefix, field.name), getattr(defaults, field.name)
+        if dataclasses.is_dataclass(default):
+            chosen[field.name] = _build(type(default), path, values, default)
+        else:
+            chosen[field.name] = values.get(".".join(path), default)
+    return kind(**chosen)

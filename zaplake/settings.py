@@ -1,0 +1,148 @@
+"""Everything an operator can set, frozen, with what each key is for; dangerous pairs are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from collector.config import CapturePolicy, Family
+from collector.config import Limits as CollectorLimits
+from zaplake.secret import Secret
+from zaplake.trouble import UsageTrouble
+
+LOOPBACK: tuple[str, ...] = ("127.0.0.1", "::1", "localhost")
+SecretList: TypeAlias = tuple[Secret, ...]
+
+
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One ``[[collector.gateways]]`` entry; any one of its credentials opens its door."""
+
+    name: str
+    family: Family
+    tokens: SecretList = ()
+    jwt_keys: SecretList = ()
+    hmac_keys: SecretList = ()
+    app_secrets: SecretList = ()
+    verify_token: Secret | None = None
+    instances: tuple[str, ...] = ()
+
+    @property
+    def has_credentials(self) -> bool:
+        """False when only loopback may post."""
+        return bool(self.tokens or self.jwt_keys or self.hmac_keys or self.app_secrets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """Logs go to stderr; no message text and no phone number at info and above."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="Least severe log line that is written."),
+    ] = "info"
+    format: Annotated[
+        Literal["auto", "json", "text"],
+        Meta(description="`auto`: text on a terminal, JSON lines elsewhere."),
+    ] = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestSettings:
+    """The backend's HTTP doors."""
+
+    host: Annotated[str, Meta(description="Address the backend listens on.")] = "127.0.0.1"
+    port: Annotated[
+        int, Meta(ge=0, le=65535, description="Port the backend listens on; 0 takes a free one.")
+    ] = 8000
+    workers: Annotated[
+        int, Meta(ge=1, le=64, description="Processes of `zaplake serve` on this port (`--workers`).")
+    ] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorSettings:
+    """The daemon beside the gateway."""
+
+    name: Annotated[str, Meta(description="Name of this collector, unique at its backend.")] = "collector"
+    backend_url: Annotated[str, Meta(description="Root of the backend; `up` uses its own.")] = (
+        "http://127.0.0.1:8000"
+    )
+    host: Annotated[str, Meta(description="Address the gateways post to.")] = "127.0.0.1"
+    port: Annotated[
+        int, Meta(ge=0, le=65535, description="Port the gateways post to; 0 takes a free one.")
+    ] = 8080
+    tokens: Annotated[
+        SecretList, Meta(description="Open the four default gateways to others than loopback.")
+    ] = ()
+    gateways: Annotated[
+        tuple[GatewaySettings, ...],
+        Meta(description="Your gateways; without any there are `evolution`, `baileys`, `waha`, `cloudapi`."),
+    ] = ()
+    accounts: Annotated[
+        Mapping[str, str],
+        Meta(description='`"<gateway>/<instance>" = "<scope>"`; instances of one scope share rows.'),
+    ] = field(default_factory=dict)
+    heartbeat_s: Annotated[
+        float, Meta(gt=0, description="Seconds between two heartbeats to the backend.")
+    ] = 30.0
+    capture: CapturePolicy = field(default_factory=CapturePolicy)
+    limits: CollectorLimits = field(default_factory=CollectorLimits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One frozen value for the whole process."""
+
+    data_dir: Annotated[
+        Path, Meta(description="Folder of outbox, embedded Postgres and signing secret (`--data-dir`).")
+    ] = Path("data")
+    database_url: Annotated[
+        Secret | None,
+        Meta(description="Postgres of the lake; without it `up` runs its own. Also as `DATABASE_URL`."),
+    ] = None
+    amqp_url: Annotated[
+        Secret | None,
+        Meta(description="RabbitMQ of the gateways, for the broker door to come. Also as `AMQP_URL`."),
+    ] = None
+    signing_secrets: Annotated[
+        SecretList,
+        Meta(description="Shared by collector and backend: the first signs, all are accepted."),
+    ] = ()
+    log: LogSettings = field(default_factory=LogSettings)
+    ingest: IngestSettings = field(default_factory=IngestSettings)
+    collector: CollectorSettings = field(default_factory=CollectorSettings)
+
+
+def refuse_dangerous(settings: Settings) -> None:
+    """Raises UsageTrouble for values that are fine alone and lose events together."""
+    ours, theirs = settings.ingest, settings.collector
+    if ours.port == theirs.port != 0 and ours.host == theirs.host:
+        raise UsageTrouble(
+            f"ingest.port and collector.port are both {ours.port}",
+            "give one of them another port, such as ingest.port = 8000 and collector.port = 8080",
+        )
+    if (
+        theirs.host not in LOOPBACK
+        and not theirs.tokens
+        and not any(g.has_credentials for g in theirs.gateways)
+    ):
+        raise UsageTrouble(
+            f"collector.host is {theirs.host}, but no gateway has a secret: only loopback could post",
+            "set collector.tokens (ZAPLAKE_COLLECTOR_TOKENS), or go back to collector.host = 127.0.0.1",
+        )
+    if theirs.tokens and theirs.gateways:
+        raise UsageTrouble(
+            "collector.tokens belongs to the default gateways, but collector.gateways lists your own",
+            "move the tokens into the gateways' own `tokens`",
+        )
+    for key in theirs.accounts:
+        if "/" not in key:
+            raise UsageTrouble(
+                f"collector.accounts: {key!r} is not <gateway>/<instance>",
+                'write it as "evolution/shop-1" = "shop"',
+            )
