@@ -20,7 +20,7 @@ SecretList: TypeAlias = tuple[Secret, ...]
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One ``[[collector.gateways]]`` entry; any one of its credentials opens its door."""
+    """One ``[[gateways]]`` entry; any one of its credentials opens its door."""
 
     name: str
     family: Family
@@ -76,21 +76,9 @@ class CollectorSettings:
     port: Annotated[
         int, Meta(ge=0, le=65535, description="Port the gateways post to; 0 takes a free one.")
     ] = 8080
-    tokens: Annotated[
-        SecretList, Meta(description="Open the four default gateways to others than loopback.")
-    ] = ()
-    gateways: Annotated[
-        tuple[GatewaySettings, ...],
-        Meta(description="Your gateways; without any there are `evolution`, `baileys`, `waha`, `cloudapi`."),
-    ] = ()
-    accounts: Annotated[
-        Mapping[str, str],
-        Meta(description='`"<gateway>/<instance>" = "<scope>"`; instances of one scope share rows.'),
-    ] = field(default_factory=dict)
     heartbeat_s: Annotated[
         float, Meta(gt=0, description="Seconds between two heartbeats to the backend.")
     ] = 30.0
-    capture: CapturePolicy = field(default_factory=CapturePolicy)
     limits: CollectorLimits = field(default_factory=CollectorLimits)
 
 
@@ -113,6 +101,18 @@ class Settings:
         SecretList,
         Meta(description="Shared by collector and backend: the first signs, all are accepted."),
     ] = ()
+    gateway_tokens: Annotated[
+        SecretList, Meta(description="Open the four default gateways to others than loopback.")
+    ] = ()
+    gateways: Annotated[
+        tuple[GatewaySettings, ...],
+        Meta(description="Your gateways; without any there are `evolution`, `baileys`, `waha`, `cloudapi`."),
+    ] = ()
+    accounts: Annotated[
+        Mapping[str, str],
+        Meta(description='`"<gateway>/<instance>" = "<scope>"`; instances of one scope share rows.'),
+    ] = field(default_factory=dict)
+    capture: CapturePolicy = field(default_factory=CapturePolicy)
     log: LogSettings = field(default_factory=LogSettings)
     ingest: IngestSettings = field(default_factory=IngestSettings)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
@@ -126,23 +126,19 @@ def refuse_dangerous(settings: Settings) -> None:
             f"ingest.port and collector.port are both {ours.port}",
             "give one of them another port, such as ingest.port = 8000 and collector.port = 8080",
         )
-    if (
-        theirs.host not in LOOPBACK
-        and not theirs.tokens
-        and not any(g.has_credentials for g in theirs.gateways)
-    ):
+    open_to_others = settings.gateway_tokens or any(gateway.has_credentials for gateway in settings.gateways)
+    if theirs.host not in LOOPBACK and not open_to_others:
         raise UsageTrouble(
             f"collector.host is {theirs.host}, but no gateway has a secret: only loopback could post",
-            "set collector.tokens (ZAPLAKE_COLLECTOR_TOKENS), or go back to collector.host = 127.0.0.1",
+            "set gateway_tokens (ZAPLAKE_GATEWAY_TOKENS), or go back to collector.host = 127.0.0.1",
         )
-    if theirs.tokens and theirs.gateways:
+    if settings.gateway_tokens and settings.gateways:
         raise UsageTrouble(
-            "collector.tokens belongs to the default gateways, but collector.gateways lists your own",
+            "gateway_tokens belong to the default gateways, but `gateways` lists your own",
             "move the tokens into the gateways' own `tokens`",
         )
-    for key in theirs.accounts:
+    for key in settings.accounts:
         if "/" not in key:
             raise UsageTrouble(
-                f"collector.accounts: {key!r} is not <gateway>/<instance>",
-                'write it as "evolution/shop-1" = "shop"',
+                f"accounts: {key!r} is not <gateway>/<instance>", 'write it as "evolution/shop-1" = "shop"'
             )

@@ -42,7 +42,8 @@ def load_settings(
     try:
         settings = build(values)
     except ConfigError as error:
-        raise UsageTrouble(f"settings: collector.{error}", _SEE) from error
+        place = "collector." if str(error).startswith("limits.") else ""
+        raise UsageTrouble(f"settings: {place}{error}", _SEE) from error
     refuse_dangerous(settings)
     return settings
 
