@@ -56,6 +56,11 @@ class Event:
     digest: bytes | None = None
     """16 bytes; only for kind ``message``."""
     flags: tuple[str, ...] = ()
+    instance: str | None = None
+    """Native instance of this event alone; it wins over the reading's (one Cloud body may serve several numbers)."""
+    context: Mapping[str, Path] = field(default_factory=dict)
+    """The envelope of this event alone, as an object of these members, each copied from its path in the body;
+    it wins over the reading's ``data_path`` (Cloud: an element lies three containers deep)."""
     cuts: tuple[Path, ...] = ()
     """Secret places inside the element (relative to it), cut before anything is written."""
     fold: Fold = Fold.NONE
