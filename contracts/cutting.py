@@ -1,0 +1,106 @@
+"""Cut secrets out of a body by byte span: what is no secret stays exactly as it was received (contract §7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from contracts.events import Path
+from contracts.jsonpath import locate
+from contracts.jsonscan import CLOSE, KEY, OPEN, STRING, scan, text_of
+
+REDACTED_KEY: Final = "[redacted]"
+
+_STRING: Final = re.compile(rb'"((?:[^"\\]++|\\.)*+)"', re.DOTALL)
+_ASCII_ESCAPE: Final = re.compile(rb"\\(?:/|u00[0-7])")
+_BRACE: Final = ord("{")
+_ESCAPE_GROWTH: Final = 6
+"""The longest escape of one UTF-16 unit: ``\\u0041``."""
+
+
+def cut(raw: bytes, paths: Sequence[Path], secrets: Sequence[str] = ()) -> tuple[bytes, tuple[str, ...]]:
+    """Return the body with null at each path, and the places that were cut as JSON pointers.
+
+    A string that equals a secret is cut wherever it stands and however it is escaped; as a member's name it
+    becomes ``[redacted]``, in the pointers too. What is null already stays and is not counted.
+    ``raw`` is JSON that the ladder takes.
+    """
+    escapes_ascii = _ASCII_ESCAPE.search(raw) is not None
+    possible = [path for path in paths if escapes_ascii or _names(raw, path)]
+    wanted = {secret for secret in secrets if secret and _may_hold(raw, secret, escapes_ascii)}
+    if not possible and not wanted:
+        return raw, ()
+    spans = [*_path_spans(raw, possible), *_secret_spans(raw, wanted)]
+    if not spans:
+        return raw, ()
+    pieces: list[bytes] = []
+    pointers: dict[str, None] = {}
+    done = 0
+    for start, end, path, replacement in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if start < done:
+            continue
+        pieces += (raw[done:start], replacement)
+        pointers[_pointer(path, secrets)] = None
+        done = end
+    return b"".join((*pieces, raw[done:])), tuple(pointers)
+
+
+def _path_spans(raw: bytes, paths: Sequence[Path]) -> Iterator[tuple[int, int, Path, bytes]]:
+    for place in locate(raw, paths) if paths else ():
+        if raw[place.start : place.end] != b"null":
+            yield place.start, place.end, place.path, b"null"
+
+
+def _names(raw: bytes, path: Path) -> bool:
+    """Say no only when the last name of the path is nowhere in a body that escapes no ASCII."""
+    name = next((step for step in reversed(path) if isinstance(step, str)), "")
+    return not name.isascii() or b'"' + name.encode() + b'"' in raw or not name
+
+
+def _may_hold(raw: bytes, secret: str, escapes_ascii: bool) -> bool:
+    """Say no only when the secret cannot stand in the body, in no way of escaping it."""
+    if secret.encode("utf-8", "surrogatepass") in raw:
+        return True
+    plain = secret.isascii() and secret.isprintable() and '"' not in secret and "\\" not in secret
+    return escapes_ascii if plain else b"\\" in raw
+
+
+def _secret_spans(raw: bytes, wanted: set[str]) -> Iterator[tuple[int, int, Path, bytes]]:
+    if not wanted or not _holds(raw, wanted):
+        return
+    for path, start, end, is_key in _strings(raw):
+        if text_of(raw, start, end) in wanted:
+            yield start, end, path, b'"' + REDACTED_KEY.encode() + b'"' if is_key else b"null"
+
+
+def _holds(raw: bytes, wanted: set[str]) -> bool:
+    """Look at every string once, decoding only those that may be as long as a secret."""
+    longest = max(len(secret.encode("utf-16-le", "surrogatepass")) for secret in wanted) * _ESCAPE_GROWTH
+    return any(
+        match.end() - match.start() <= longest + 2 and text_of(raw, match.start(), match.end()) in wanted
+        for match in _STRING.finditer(raw)
+    )
+
+
+def _strings(raw: bytes) -> Iterator[tuple[Path, int, int, bool]]:
+    """Yield every string and member name with its path."""
+    path: list[str | int] = []
+    for kind, start, end in scan(raw):
+        if kind == CLOSE:
+            path.pop()
+        elif kind == KEY:
+            path[-1] = text_of(raw, start, end)
+            yield tuple(path), start, end, True
+            continue
+        elif kind == STRING:
+            yield tuple(path), start, end, False
+        if kind == OPEN:
+            path.append("" if raw[start] == _BRACE else 0)
+        elif path and isinstance(path[-1], int):
+            path[-1] += 1
+
+
+def _pointer(path: Path, secrets: Sequence[str]) -> str:
+    steps = (REDACTED_KEY if step in secrets else str(step) for step in path)
+    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
