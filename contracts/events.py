@@ -57,7 +57,7 @@ class Event:
     """16 bytes; only for kind ``message``."""
     flags: tuple[str, ...] = ()
     instance: str | None = None
-    """Native instance of this event alone; it wins over the reading's (one Cloud body may serve several numbers)."""
+    """Native instance of this event alone; wins over the reading's (Cloud: several numbers in one body)."""
     context: Mapping[str, Path] = field(default_factory=dict)
     """The envelope of this event alone, as an object of these members, each copied from its path in the body;
     it wins over the reading's ``data_path`` (Cloud: an element lies three containers deep)."""
