@@ -1,0 +1,129 @@
+"""What an operator must hear of: said once when it begins and once when it ends, kept in a bounded ring.
+
+An alert is a structlog event (``alert.raised``, ``alert.resolved``) and a line of the ring in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, TypedDict
+
+import structlog
+
+from outbox.store import Store
+
+META_KEY: Final = "alerts"
+QUIET: Final = timedelta(minutes=10)
+"""What nothing can call resolved is resolved when it was not repeated for so long (a gateway's retries of one
+event are at most 6 minutes apart)."""
+
+_log = structlog.get_logger("collector")
+
+
+class AlertLine(TypedDict):
+    """One line of the ring."""
+
+    at: str
+    what: str
+    alert: str
+    subject: str
+    detail: str
+
+
+@dataclass(slots=True)
+class _Active:
+    raised_at: datetime
+    last_at: datetime
+    fades: bool
+    count: int = 1
+
+
+class Alerts:
+    """The alerts of one collector. Details never hold message text, phone numbers or secrets."""
+
+    def __init__(self, *, now: Callable[[], datetime], kept_max: int) -> None:
+        self._now = now
+        self._ring: deque[AlertLine] = deque(maxlen=kept_max)
+        self._active: dict[tuple[str, str], _Active] = {}
+        self._active_max = kept_max
+        self._changed = asyncio.Event()
+
+    async def load(self, store: Store) -> None:
+        """Takes over the ring that an earlier process left."""
+        kept = await store.get_meta(META_KEY)
+        if kept is not None:
+            self._ring.extendleft(reversed(json.loads(kept)))
+
+    def raise_(self, alert: str, subject: str = "", detail: str = "", *, fades: bool = False) -> None:
+        """Begins an alert; while it lasts, repetitions only count. ``fades``: it ends when quiet."""
+        active = self._active.get((alert, subject))
+        now = self._now()
+        if active is not None:
+            active.last_at = now
+            active.count += 1
+            return
+        if len(self._active) >= self._active_max:
+            return
+        self._active[(alert, subject)] = _Active(now, now, fades)
+        self._tell("raised", alert, subject, detail)
+
+    def resolve(self, alert: str, subject: str = "") -> None:
+        """Ends an alert; nothing happens when there is none."""
+        active = self._active.pop((alert, subject), None)
+        if active is not None:
+            self._tell("resolved", alert, subject, f"seen {active.count} times")
+
+    def is_active(self, alert: str, subject: str = "") -> bool:
+        """True between ``raised`` and ``resolved``."""
+        return (alert, subject) in self._active
+
+    def fade(self) -> None:
+        """Ends the fading alerts that were not repeated for long."""
+        now = self._now()
+        old = [key for key, active in self._active.items() if active.fades and now - active.last_at > QUIET]
+        for alert, subject in old:
+            self.resolve(alert, subject)
+
+    def active(self) -> Iterator[dict[str, object]]:
+        """What lasts now, for status and heartbeat."""
+        for (alert, subject), active in self._active.items():
+            yield {
+                "alert": alert,
+                "subject": subject,
+                "since": active.raised_at.isoformat(),
+                "count": active.count,
+            }
+
+    def recent(self) -> list[AlertLine]:
+        """The ring, oldest first."""
+        return list(self._ring)
+
+    async def save(self, store: Store) -> None:
+        """Writes the ring when it changed."""
+        if self._changed.is_set():
+            self._changed.clear()
+            await store.set_meta(META_KEY, json.dumps(list(self._ring)).encode())
+
+    async def keep_saved(self, store: Store) -> None:
+        """Runs for ever: writes the ring soon after each change."""
+        while True:
+            await self._changed.wait()
+            await self.save(store)
+
+    def _tell(self, what: str, alert: str, subject: str, detail: str) -> None:
+        _log.warning(f"alert.{what}", alert=alert, subject=subject, detail=detail)
+        self._ring.append(
+            {
+                "at": self._now().isoformat(),
+                "what": what,
+                "alert": alert,
+                "subject": subject,
+                "detail": detail,
+            }
+        )
+        self._changed.set()

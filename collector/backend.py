@@ -1,0 +1,139 @@
+"""One signed request to the backend: bounded in time and answer, never redirected, every failure named."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import httpx
+
+from collector.config import CollectorConfig
+from contracts.envelope import COLLECTOR_HEADER, EVENT_ID_HEADER, SIGNATURE_HEADER
+from contracts.signing import sign
+from outbox.verdict import TransportFailure
+
+CONNECTIONS_SPARE: Final = 2
+"""Beside the batches in flight: a heartbeat and a probe."""
+
+FAILURES: Final[dict[type[httpx.TransportError], TransportFailure]] = {
+    httpx.TransportError: TransportFailure.OTHER,
+    httpx.TimeoutException: TransportFailure.TIMEOUT,
+    httpx.ConnectTimeout: TransportFailure.TIMEOUT,
+    httpx.ReadTimeout: TransportFailure.TIMEOUT,
+    httpx.WriteTimeout: TransportFailure.TIMEOUT,
+    httpx.PoolTimeout: TransportFailure.POOL,
+    httpx.NetworkError: TransportFailure.OTHER,
+    httpx.ConnectError: TransportFailure.CONNECT,
+    httpx.ReadError: TransportFailure.READ,
+    httpx.WriteError: TransportFailure.WRITE,
+    httpx.CloseError: TransportFailure.DISCONNECTED,
+    httpx.ProxyError: TransportFailure.CONNECT,
+    httpx.UnsupportedProtocol: TransportFailure.OTHER,
+    httpx.ProtocolError: TransportFailure.PROTOCOL,
+    httpx.LocalProtocolError: TransportFailure.PROTOCOL,
+    httpx.RemoteProtocolError: TransportFailure.DISCONNECTED,
+}
+"""Every exception that httpx has for a request without an answer; a test holds it complete."""
+
+_STALE: Final = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+"""What a request meets on a kept connection that the other side is just closing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A complete answer."""
+
+    status: int
+    content_type: str
+    retry_after: str | None
+    body: bytes
+
+
+class Backend:
+    """A client of one backend. Use as an async context manager."""
+
+    def __init__(self, config: CollectorConfig) -> None:
+        limits = config.limits
+        self._secret = config.secrets[0]
+        self._timeout_s = limits.request_timeout_s
+        self._answer_bytes_max = limits.answer_bytes_max
+        self._client = httpx.AsyncClient(
+            base_url=config.backend_url.rstrip("/"),
+            headers={"User-Agent": "zaplake-collector", COLLECTOR_HEADER: config.name},
+            timeout=httpx.Timeout(limits.request_timeout_s),
+            limits=httpx.Limits(
+                max_connections=limits.batches_in_flight_max + CONNECTIONS_SPARE,
+                keepalive_expiry=limits.client_keep_alive_s,
+            ),
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    async def post(
+        self, path: str, *, event_id: str, body: bytes, content_type: str
+    ) -> Reply | TransportFailure:
+        """Post ``body`` signed under ``event_id``. A connection found closed is tried once more, anew.
+
+        Only for requests that may be repeated: all of the contract's are.
+        """
+        headers = {
+            "Content-Type": content_type,
+            EVENT_ID_HEADER: event_id,
+            SIGNATURE_HEADER: sign(self._secret, event_id, body),
+        }
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                try:
+                    return await self._once(path, headers, body)
+                except _STALE:
+                    return await self._once(path, headers, body)
+        except TimeoutError:
+            return TransportFailure.TIMEOUT
+        except httpx.TransportError as error:
+            return failure_of(error)
+        except (httpx.RequestError, OSError):
+            return TransportFailure.OTHER
+
+    async def _once(self, path: str, headers: dict[str, str], body: bytes) -> Reply | TransportFailure:
+        async with self._client.stream("POST", path, headers=headers, content=body) as response:
+            chunks: list[bytes] = []
+            size = 0
+            async for chunk in response.aiter_bytes():
+                size += len(chunk)
+                if size > self._answer_bytes_max:
+                    return TransportFailure.ANSWER_TOO_LARGE
+                chunks.append(chunk)
+            return Reply(
+                status=response.status_code,
+                content_type=response.headers.get("content-type", ""),
+                retry_after=response.headers.get("retry-after"),
+                body=b"".join(chunks),
+            )
+
+
+def failure_of(error: httpx.TransportError) -> TransportFailure:
+    """Why there was no answer; a connect error is told apart by what caused it."""
+    if isinstance(error, httpx.ConnectError):
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, ssl.SSLError):
+                return TransportFailure.TLS
+            if isinstance(cause, socket.gaierror):
+                return TransportFailure.RESOLVE
+            cause = cause.__cause__ or cause.__context__
+    for kind in type(error).__mro__:
+        if kind in FAILURES:
+            return FAILURES[kind]
+    return TransportFailure.OTHER

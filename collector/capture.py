@@ -1,0 +1,222 @@
+"""Takes a body from any door and returns when every fact in it is durable, counted or refused by rule."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+
+from collector.alerts import Alerts
+from collector.config import CollectorConfig, GatewayConfig
+from collector.scopes import ScopeTable, Source, as_rows, from_rows
+from collector.storm import StormGuard
+from collector.tally import HOURS_KEPT, Tally, hour_of
+from collector.translate import Arrival, Captured, Rules, Translation, translate
+from outbox.record import NewRecord
+from outbox.store import Store
+
+META_SCOPES: Final = "scopes"
+META_ACCOUNTS: Final = "accounts"
+STORM_S_MAX: Final = 600.0
+"""A storm that lasts gives a row at least this often."""
+
+_log = structlog.get_logger("collector.capture")
+
+
+@dataclass(slots=True)
+class InstanceState:
+    """What the heartbeat tells of one instance."""
+
+    last_event_at: datetime
+    state: str | None = None
+    state_at: datetime | None = None
+
+
+class Capture:
+    """The way from a body to the store. One for each process; every door shares it."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        config: CollectorConfig,
+        alerts: Alerts,
+        now: Callable[[], datetime],
+    ) -> None:
+        limits = config.limits
+        self._store, self._config, self._alerts = store, config, alerts
+        self._now = now
+        self._heavy = ThreadPoolExecutor(limits.heavy_threads_max, thread_name_prefix="translate")
+        self._keeping = asyncio.Lock()
+        self._storms = StormGuard(
+            events_max=limits.storm_events_max,
+            window_s=limits.storm_window_s,
+            instances_max=limits.instances_max,
+        )
+        self._gateways = {gateway.name: gateway for gateway in config.gateways}
+        self.scopes = ScopeTable(mapped=dict(config.accounts))
+        self.rules = Rules(policy=config.capture, scope_of=self.scopes.scope_of, secrets=config.cut_values)
+        self.tally = Tally(rows_max=limits.tally_rows_max)
+        self.instances: OrderedDict[Source, InstanceState] = OrderedDict()
+
+    async def open(self) -> None:
+        """Reads what the store keeps: scopes of known instances, and the account table last served."""
+        accounts = await self._store.get_meta(META_ACCOUNTS)
+        if accounts is not None:
+            self.scopes.mapped = {**from_rows(json.loads(accounts)), **self._config.accounts}
+        kept = await self._store.get_meta(META_SCOPES)
+        if kept is not None:
+            self.scopes.kept = from_rows(json.loads(kept))
+        self._tell_moved()
+        await self._store.release_held()
+
+    def close(self) -> None:
+        """Ends the threads; running translations are waited for by their callers."""
+        self._heavy.shutdown(wait=False, cancel_futures=True)
+
+    def gateway(self, name: str) -> GatewayConfig | None:
+        """The configured gateway of that name."""
+        return self._gateways.get(name)
+
+    async def take(self, arrival: Arrival) -> Counter[str]:
+        """One body of a live door. Durable at return; the counts say what became of its facts."""
+        translation = await self._translate(arrival)
+        counts = translation.counted
+        if translation.captured:
+            records = await self._without_storm(translation, counts)
+            await self._put([(records, counts)])
+        self._count(arrival, translation, counts)
+        return counts
+
+    async def take_all(self, arrivals: Sequence[Arrival]) -> Counter[str]:
+        """Bodies of a file, in one transaction and without storm collapse. Durable at return."""
+        translations = [await self._translate(arrival) for arrival in arrivals]
+        await self._put([([c.record for c in t.captured], t.counted) for t in translations])
+        total: Counter[str] = Counter()
+        for arrival, translation in zip(arrivals, translations, strict=True):
+            self._count(arrival, translation, translation.counted)
+            total.update(translation.counted)
+        return total
+
+    async def release_storms(self) -> None:
+        """Puts the last event of each storm that is over, or lasts too long. Call it every few seconds."""
+        now = self._now()
+        for source in self._storms.over(now.timestamp()):
+            await self._release(source)
+        await self._store.release_held(before=now - timedelta(seconds=STORM_S_MAX))
+
+    async def apply_accounts(self, table: dict[Source, str]) -> None:
+        """Takes the backend's account table; what the own configuration says stays. Kept in the store."""
+        mapped = {**table, **self._config.accounts}
+        if mapped != self.scopes.mapped:
+            self.scopes.mapped = mapped
+            await self._store.set_meta(META_ACCOUNTS, json.dumps(as_rows(table)).encode())
+            self._tell_moved()
+
+    def prune_counts(self) -> None:
+        """Forgets counts of hours long gone."""
+        self.tally.prune(hour_of(self._now() - timedelta(hours=HOURS_KEPT)))
+
+    async def _translate(self, arrival: Arrival) -> Translation:
+        if len(arrival.raw) > self._config.limits.heavy_body_bytes:
+            loop = asyncio.get_running_loop()
+            translation = await loop.run_in_executor(self._heavy, translate, arrival, self.rules)
+        else:
+            translation = translate(arrival, self.rules)
+        for captured in translation.captured:
+            if captured.source not in self.scopes.kept:
+                await self._keep(captured.source, captured.scope)
+                if self.scopes.scope_of(captured.source) != captured.scope:
+                    return await self._translate(arrival)
+        return translation
+
+    async def _keep(self, source: Source, scope: str) -> None:
+        """Makes the instance's scope durable before its first event is."""
+        async with self._keeping:
+            if source in self.scopes.kept:
+                return
+            if len(self.scopes.kept) >= self._config.limits.instances_max:
+                self._alerts.raise_("instances.too_many", source[0], fades=True)
+                return
+            rows = as_rows({**self.scopes.kept, source: scope})
+            await self._store.set_meta(META_SCOPES, json.dumps(rows).encode())
+            self.scopes.kept[source] = scope
+        if self._is_unknown(source):
+            self._alerts.raise_(
+                "instance.unknown", "/".join(source), "stored under its default scope", fades=True
+            )
+
+    def _is_unknown(self, source: Source) -> bool:
+        name, instance = source
+        gateway = self._gateways.get(name)
+        expected = gateway.instances if gateway is not None else ()
+        mapped = [other for owner, other in self.scopes.mapped if owner == name]
+        return bool(expected or mapped) and instance not in expected and instance not in mapped
+
+    async def _without_storm(self, translation: Translation, counts: Counter[str]) -> list[NewRecord]:
+        records: list[NewRecord] = []
+        for captured in translation.captured:
+            if captured.sameness is None or not await self._held(captured):
+                records.append(captured.record)
+            else:
+                counts["collapsed"] += 1
+        return records
+
+    async def _held(self, captured: Captured) -> bool:
+        source, same, identity = captured.source, captured.sameness, captured.record.id
+        if same is None or not isinstance(identity, str):
+            return False
+        if self._storms.changes(source, same):
+            await self._release(source)
+        if not self._storms.holds(source, same, identity, self._now().timestamp()):
+            return False
+        await self._store.hold(json.dumps(source), captured.record)
+        return True
+
+    async def _release(self, source: Source) -> None:
+        for released in await self._store.release_held(key=json.dumps(source)):
+            _log.info("storm.over", gateway=source[0], instance=source[1], events=released.count)
+
+    async def _put(self, groups: Sequence[tuple[Sequence[NewRecord], Counter[str]]]) -> None:
+        records = [record for group, _ in groups for record in group]
+        if not records:
+            return
+        results = iter(await self._store.put(records))
+        for group, counts in groups:
+            for _ in group:
+                counts[next(results).outcome.value] += 1
+
+    def _count(self, arrival: Arrival, translation: Translation, counts: Counter[str]) -> None:
+        now = arrival.captured_at
+        gateway, instance = translation.source
+        if not counts:
+            counts["empty"] += 1
+        self.tally.add(
+            hour=hour_of(now), gateway=gateway, instance=instance, channel=arrival.channel, counts=counts
+        )
+        self._saw(translation.source, now, None)
+        for captured in translation.captured:
+            if captured.state is not None or captured.source != translation.source:
+                self._saw(captured.source, now, captured.state)
+
+    def _saw(self, source: Source, now: datetime, state: str | None) -> None:
+        seen = self.instances.get(source)
+        if seen is None:
+            seen = self.instances[source] = InstanceState(now)
+            while len(self.instances) > self._config.limits.instances_max:
+                self.instances.popitem(last=False)
+        seen.last_event_at = now
+        if state is not None:
+            seen.state, seen.state_at = state, now
+
+    def _tell_moved(self) -> None:
+        for source, (kept, wanted) in self.scopes.moved().items():
+            detail = f"keeps {kept}, mapping says {wanted}: zaplake scope move"
+            self._alerts.raise_("scope.changed", "/".join(source), detail)

@@ -1,0 +1,93 @@
+"""Who may post at a gateway's door. Every comparison takes the same time, and no header can raise."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from typing import Final
+
+from collector.config import GatewayConfig
+from contracts.signing import verify_cloud, verify_evolution_jwt, verify_waha
+
+JWT_LEEWAY_S: Final = 1800
+"""Evolution makes one token for all retries of an event: the later ones come expired."""
+
+TOKEN_HEADER: Final = b"x-collector-token"
+WAHA_HEADER: Final = b"x-webhook-hmac"
+CLOUD_HEADER: Final = b"x-hub-signature-256"
+_BEARER: Final = b"bearer "
+
+
+class Credentials:
+    """One gateway's secrets as bytes, ready to be compared."""
+
+    __slots__ = ("_app_secrets", "_hmac_keys", "_jwt_keys", "_tokens", "_verify_token", "needed")
+
+    def __init__(self, gateway: GatewayConfig) -> None:
+        self.needed = gateway.has_credentials
+        self._tokens = _encoded(gateway.tokens)
+        self._jwt_keys = _encoded(gateway.jwt_keys)
+        self._hmac_keys = _encoded(gateway.hmac_keys)
+        self._app_secrets = _encoded(gateway.app_secrets)
+        self._verify_token = gateway.verify_token.encode() if gateway.verify_token is not None else None
+
+    @property
+    def reads_body(self) -> bool:
+        """True when a signature of the body may be what opens the door."""
+        return bool(self._hmac_keys or self._app_secrets)
+
+    def is_token(self, value: bytes) -> bool:
+        """True when ``value`` is one of the tokens."""
+        return _is_one_of(value, self._tokens)
+
+    def headers_allow(self, headers: Mapping[bytes, bytes], now_s: float) -> bool:
+        """True when a token or a JWT is among the headers. ``now_s`` is the UNIX time."""
+        if self.is_token(headers.get(TOKEN_HEADER, b"")):
+            return True
+        authorization = headers.get(b"authorization", b"")
+        if authorization[: len(_BEARER)].lower() != _BEARER:
+            return False
+        if self.is_token(authorization[len(_BEARER) :].strip()):
+            return True
+        return bool(self._jwt_keys) and verify_evolution_jwt(
+            self._jwt_keys, authorization, now_s, JWT_LEEWAY_S
+        )
+
+    def body_allows(self, headers: Mapping[bytes, bytes], body: bytes) -> bool:
+        """True when a header signs the body as it came over the wire."""
+        waha = headers.get(WAHA_HEADER)
+        if waha is not None and verify_waha(self._hmac_keys, body, waha):
+            return True
+        cloud = headers.get(CLOUD_HEADER)
+        return cloud is not None and verify_cloud(self._app_secrets, body, cloud)
+
+    def handshake_allows(self, token: str) -> bool:
+        """True when ``token`` is Cloud API's configured verify token."""
+        given = token.encode("utf-8", "surrogatepass")
+        return self._verify_token is not None and hmac.compare_digest(given, self._verify_token)
+
+
+def is_loopback(client: object) -> bool:
+    """True for a peer on this machine: 127.0.0.0/8, ::1, or a unix socket (no address at all)."""
+    if client is None:
+        return True
+    if not isinstance(client, tuple | list) or not client:
+        return False
+    try:
+        address = ipaddress.ip_address(str(client[0]))
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+def _encoded(values: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(value.encode() for value in values)
+
+
+def _is_one_of(value: bytes, known: tuple[bytes, ...]) -> bool:
+    found = False
+    for secret in known:
+        found |= hmac.compare_digest(value, secret)
+    return found

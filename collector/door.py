@@ -1,0 +1,191 @@
+"""The webhook door (contract §9): 2xx only after the durable commit, 503 for every trouble that may heal.
+
+A gateway drops an event for good on 400, 401, 403, 404, 422 and on a redirect, so none of these is ever
+said to one; 404 is left for paths that are no gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from urllib.parse import parse_qs
+
+import structlog
+
+from asgi.answers import PROBLEM_JSON, problem, send_answer
+from asgi.body import BodyBudget, BodyTooLarge, BudgetExhausted, ClientGone, read_body
+from asgi.body import BodyError as BodyRefused
+from asgi.types import Receive, Scope, Send
+from collector.alerts import Alerts
+from collector.capture import Capture
+from collector.config import CollectorConfig, GatewayConfig
+from collector.credentials import Credentials, is_loopback
+from collector.inflate import UnknownEncoding, inflated
+from collector.route import PREFIX, Place, place_in, segments
+from collector.translate import Arrival
+from contracts.envelope import PROBLEM_TOO_LARGE, PROBLEM_UNAVAILABLE
+
+CHALLENGE_CHARS_MAX: Final = 1024
+_TEXT: Final = b"text/plain; charset=utf-8"
+_NOSNIFF: Final = ((b"x-content-type-options", b"nosniff"),)
+_HEALTHY: Final = b'{"status":"ok"}'
+_STORED: Final = b'{"status":"stored"}'
+_RETRY_AFTER: Final = ((b"retry-after", b"5"),)
+_NOT_FOUND: Final = problem(404, "about:blank", "Not a gateway")
+_NOT_ALLOWED: Final = problem(405, "about:blank", "Method not allowed")
+_FORBIDDEN: Final = problem(403, "about:blank", "Forbidden")
+_UNAVAILABLE: Final = problem(503, PROBLEM_UNAVAILABLE, "Not now")
+
+_log = structlog.get_logger("collector.door")
+
+
+class _Refused(Exception):
+    """The gateway gets 503; ``alert`` tells the operator why."""
+
+    def __init__(self, alert: str, detail: str) -> None:
+        super().__init__(alert)
+        self.alert, self.detail = alert, detail
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    gateway: GatewayConfig
+    credentials: Credentials
+    by_events: bool
+
+
+class Door:
+    """The collector's ASGI application."""
+
+    def __init__(
+        self,
+        *,
+        capture: Capture,
+        config: CollectorConfig,
+        alerts: Alerts,
+        status: Callable[[], Awaitable[bytes]],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._capture, self._alerts, self._status, self._now = capture, alerts, status, now
+        self._limits = config.limits
+        self._budget = BodyBudget(config.limits.bodies_in_flight_bytes_max)
+        self._inflating = asyncio.Semaphore(config.limits.heavy_threads_max)
+        self._gates = {
+            gateway.name.encode(): _Gate(gateway, Credentials(gateway), gateway.family == "evolution")
+            for gateway in config.gateways
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request. Nothing but cancellation leaves here as an exception."""
+        if scope["type"] != "http":
+            return
+        parts = segments(scope["raw_path"])
+        gate = self._gates.get(parts[1]) if len(parts) > 1 and parts[0] == PREFIX else None
+        if gate is None:
+            await self._beside(parts, scope, send)
+            return
+        place = place_in(parts[2:], is_token=gate.credentials.is_token, by_events=gate.by_events)
+        method = scope["method"]
+        if method == "POST":
+            await self._post(gate, place, scope, receive, send)
+        elif method == "GET" and gate.gateway.family == "cloudapi":
+            await self._handshake(gate, scope, send)
+        else:
+            await send_answer(send, 405, _NOT_ALLOWED, PROBLEM_JSON, ((b"allow", b"POST"),))
+
+    async def _beside(self, parts: list[bytes], scope: Scope, send: Send) -> None:
+        """Paths that are no gateway."""
+        if parts == [b"healthz"]:
+            await send_answer(send, 200, _HEALTHY)
+        elif parts == [b"status"] and is_loopback(scope.get("client")):
+            await send_answer(send, 200, await self._status())
+        else:
+            self._capture.tally.add_total("no_gateway")
+            await send_answer(send, 404, _NOT_FOUND, PROBLEM_JSON)
+
+    async def _handshake(self, gate: _Gate, scope: Scope, send: Send) -> None:
+        query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=20)
+        token = query.get("hub.verify_token", [""])[0]
+        challenge = query.get("hub.challenge", [""])[0]
+        subscribes = query.get("hub.mode") == ["subscribe"]
+        if subscribes and gate.credentials.handshake_allows(token) and len(challenge) <= CHALLENGE_CHARS_MAX:
+            await send_answer(send, 200, challenge.encode(), _TEXT, _NOSNIFF)
+        else:
+            self._alerts.raise_("door.handshake", gate.gateway.name, fades=True)
+            await send_answer(send, 403, _FORBIDDEN, PROBLEM_JSON)
+
+    async def _post(self, gate: _Gate, place: Place, scope: Scope, receive: Receive, send: Send) -> None:
+        name = gate.gateway.name
+        try:
+            await self._accept(gate, place, scope, receive)
+        except ClientGone:
+            return
+        except BodyTooLarge:
+            detail = f"The limit is {self._limits.body_bytes_max} bytes."
+            self._alerts.raise_("door.too_large", name, detail, fades=True)
+            self._capture.tally.add_total("too_large")
+            body = problem(413, PROBLEM_TOO_LARGE, "Body too large", detail)
+            await send_answer(send, 413, body, PROBLEM_JSON)
+        except _Refused as refused:
+            self._alerts.raise_(refused.alert, name, refused.detail, fades=True)
+            self._capture.tally.add_total(refused.alert)
+            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+        except BodyRefused as refused:
+            reason = "budget" if isinstance(refused, BudgetExhausted) else "stalled"
+            self._capture.tally.add_total(f"door.{reason}")
+            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+        except Exception as error:
+            _log.exception("door.failed", gateway=name, error=type(error).__name__)
+            self._alerts.raise_("door.failed", name, type(error).__name__, fades=True)
+            self._capture.tally.add_total("door.failed")
+            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+        else:
+            await send_answer(send, 200, _STORED)
+
+    async def _accept(self, gate: _Gate, place: Place, scope: Scope, receive: Receive) -> None:
+        """Returns when the body's facts are durable or counted."""
+        headers = dict(scope["headers"])
+        opened = self._may_read(gate, place, scope, headers)
+        wire = await read_body(
+            scope, receive, body_bytes_max=self._limits.body_bytes_max, budget=self._budget
+        )
+        try:
+            if not opened and not gate.credentials.body_allows(headers, wire):
+                raise _Refused("door.secret", "missing or wrong secret")
+            encoding = headers.get(b"content-encoding")
+            raw = wire if encoding is None else await self._inflate(encoding, wire)
+            arrival = Arrival(
+                raw=raw,
+                gateway=gate.gateway,
+                path_instance=place.instance,
+                channel="webhook",
+                captured_at=self._now(),
+            )
+            await self._capture.take(arrival)
+        finally:
+            self._budget.give(len(wire))
+
+    def _may_read(self, gate: _Gate, place: Place, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+        """True when the door is open already, False when the body must open it; _Refused when nothing can."""
+        credentials = gate.credentials
+        if not credentials.needed:
+            if not is_loopback(scope.get("client")):
+                raise _Refused("door.no_secret", "no secret configured: open to this machine only")
+            opened = True
+        else:
+            opened = place.token_ok or credentials.headers_allow(headers, self._now().timestamp())
+            if not opened and not credentials.reads_body:
+                raise _Refused("door.secret", "missing or wrong secret")
+        if not place.understood:
+            raise _Refused("door.path", "the URL has more segments than gateway, secret, instance, event")
+        return opened
+
+    async def _inflate(self, encoding: bytes, wire: bytes) -> bytes:
+        async with self._inflating:
+            try:
+                return await asyncio.to_thread(inflated, encoding, wire, self._limits.body_bytes_max)
+            except UnknownEncoding as error:
+                raise _Refused("door.encoding", "unknown Content-Encoding") from error

@@ -1,0 +1,152 @@
+"""What an operator can ask of a collector: status, dead letters, loading a file.
+
+The same words work over a living daemon's control socket and directly on the file of a stopped one.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from collector.capture import Capture
+from collector.config import Limits
+from collector.jsonl import LoadReport, load
+from outbox.store import DeadRecord, Store
+
+LIST_MAX: Final = 1_000
+
+Document: TypeAlias = dict[str, object]
+"""A JSON object."""
+OnProgress: TypeAlias = Callable[[Document], Awaitable[None]]
+
+
+class VerbError(Exception):
+    """The request cannot be done; the message is for the operator."""
+
+
+class Verbs:
+    """Runs one request at a time to its end; each is durable when it returns."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        capture: Capture,
+        limits: Limits,
+        now: Callable[[], datetime],
+        status: Callable[[], Awaitable[Document]],
+        wake: Callable[[], None],
+    ) -> None:
+        self._store, self._capture, self._limits, self._now = store, capture, limits, now
+        self._status, self._wake = status, wake
+        self._verbs: dict[str, Callable[[Mapping[str, object], OnProgress], Awaitable[Document]]] = {
+            "status": self._tell_status,
+            "dead.list": self._dead_list,
+            "dead.show": self._dead_show,
+            "dead.requeue": self._dead_requeue,
+            "dead.drop": self._dead_drop,
+            "load": self._load,
+        }
+
+    async def run(self, request: Mapping[str, object], on_progress: OnProgress) -> Document:
+        """Does what ``request["verb"]`` says. Raises VerbError, and what the store raises."""
+        verb = self._verbs.get(str(request.get("verb")))
+        if verb is None:
+            raise VerbError(f"unknown verb; one of {', '.join(self._verbs)}")
+        return await verb(request, on_progress)
+
+    async def _tell_status(self, _request: Mapping[str, object], _on_progress: OnProgress) -> Document:
+        return await self._status()
+
+    async def _dead_list(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
+        """``limit`` (at most 1,000) and ``after`` (a rowid) page through; bodies are left out."""
+        limit = min(_whole(request, "limit", 100), LIST_MAX)
+        dead = await self._store.dead_list(limit=limit, after=_whole(request, "after", 0))
+        return {"dead": [dead_document(record) for record in dead]}
+
+    async def _dead_show(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
+        dead = await self._store.dead_show(str(request.get("id")))
+        if not dead:
+            raise VerbError("no dead letter of that id")
+        return {"dead": [dead_document(record) for record in dead]}
+
+    async def _dead_requeue(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
+        requeued = await self._store.dead_requeue(_ids(request))
+        self._wake()
+        return {"requeued": requeued}
+
+    async def _dead_drop(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
+        return {"dropped": await self._store.dead_drop(_ids(request))}
+
+    async def _load(self, request: Mapping[str, object], on_progress: OnProgress) -> Document:
+        path = Path(str(request.get("path")))
+        try:
+            report = await load(
+                path, self._capture, limits=self._limits, now=self._now, on_progress=_told(on_progress)
+            )
+        except OSError as error:
+            raise VerbError(f"{path}: {error.strerror or error}") from error
+        return report_document(report)
+
+
+def dead_document(record: DeadRecord) -> Document:
+    """A dead letter as JSON; the body as text, or as base64 where it is no UTF-8."""
+    document: Document = {
+        "rowid": record.rowid,
+        "id": record.id,
+        "label": record.label,
+        "channel": record.channel,
+        "status": record.status,
+        "reason": record.reason,
+        "attempts": record.attempts,
+        "created_at": record.created_at.isoformat(),
+        "died_at": record.died_at.isoformat(),
+        "body_bytes": record.body_bytes,
+    }
+    if record.body is not None:
+        try:
+            document["body"] = record.body.decode()
+        except UnicodeDecodeError:
+            document["body_base64"] = base64.b64encode(record.body).decode()
+    return document
+
+
+def report_document(report: LoadReport) -> Document:
+    """A load's progress or end as JSON."""
+    return {
+        "file_bytes": report.file_bytes,
+        "bytes_read": report.bytes_read,
+        "lines": report.lines,
+        "counts": dict(report.counts),
+        "bad_lines": report.bad_lines,
+        "bad": [{"line": bad.number, "reason": bad.reason} for bad in report.bad],
+    }
+
+
+def _told(on_progress: OnProgress) -> Callable[[LoadReport], Awaitable[None]]:
+    async def tell(report: LoadReport) -> None:
+        await on_progress(report_document(report))
+
+    return tell
+
+
+def _whole(request: Mapping[str, object], name: str, default: int) -> int:
+    value = request.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
+        raise VerbError(f"{name}: a whole number")
+    return value
+
+
+def _ids(request: Mapping[str, object]) -> list[str] | None:
+    """None, meaning all, must be said: ``"ids": null``."""
+    if "ids" not in request:
+        raise VerbError("ids: a list, or null for all")
+    ids = request["ids"]
+    if ids is None:
+        return None
+    if not isinstance(ids, list) or not all(isinstance(id_, str) for id_ in ids):
+        raise VerbError("ids: a list of ids, or null for all")
+    return ids
