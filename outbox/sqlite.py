@@ -1,0 +1,122 @@
+"""The SQLite store: every call is queued to one writer thread and has committed when it returns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from outbox import sqlite_dead
+from outbox.clock import Clock, SystemClock
+from outbox.record import NewRecord, PutResult, Record
+from outbox.sqlite_engine import SqliteEngine
+from outbox.sqlite_file import lock_folder, translated
+from outbox.sqlite_thread import WriterThread
+from outbox.store import DeadRecord, PruneLimits, Released, Settlement, Sighting, StoreStats
+
+T = TypeVar("T")
+
+
+async def open_sqlite(folder: Path, clock: Clock | None = None) -> SqliteStore:
+    """Open the store in a folder of its own, made when missing.
+
+    Raises StoreBusy (another process has it), StoreCorrupt (no outbox file, or damaged) or
+    StoreUnavailable (the folder cannot be written).
+    """
+    with translated():
+        lock = lock_folder(folder)
+    thread = WriterThread(asyncio.get_running_loop())
+    try:
+        engine = await thread.start(folder, clock or SystemClock())
+    except BaseException:
+        os.close(lock)
+        raise
+    return SqliteStore(thread=thread, epoch=engine.epoch, lock=lock)
+
+
+class SqliteStore:
+    """``Store`` on one SQLite file, ``synchronous=FULL``; concurrent calls share one fsync."""
+
+    def __init__(self, *, thread: WriterThread, epoch: str, lock: int) -> None:
+        self._thread = thread
+        self._epoch = epoch
+        self._lock: int | None = lock
+
+    @property
+    def epoch(self) -> str:
+        return self._epoch
+
+    async def _do(self, work: Callable[[SqliteEngine], T], *, bare: bool = False) -> T:
+        return await (await self._thread.submit(work, bare=bare))
+
+    async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
+        return await self._do(lambda engine: engine.put(records))
+
+    async def claim(self, *, now: datetime, limit: int, bytes_max: int) -> list[Record]:
+        claimed = await self._thread.submit(lambda engine: engine.claim(now, limit, bytes_max))
+        try:
+            return await asyncio.shield(claimed)
+        except asyncio.CancelledError:
+            claimed.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, claimed: asyncio.Future[list[Record]]) -> None:
+        """Nobody waits for these any more; without this their leases would last as long as the process."""
+        if claimed.exception() is None and claimed.result():
+            self._thread.submit_now(lambda engine: engine.release(claimed.result()))
+
+    async def settle(self, settlements: Sequence[Settlement]) -> int:
+        return await self._do(lambda engine: engine.settle(settlements))
+
+    async def release(self, records: Sequence[Record]) -> int:
+        return await self._do(lambda engine: engine.release(records))
+
+    async def next_due(self) -> datetime | None:
+        return await self._do(SqliteEngine.next_due)
+
+    async def stats(self) -> StoreStats:
+        return await self._do(SqliteEngine.stats)
+
+    async def sightings(self, id: str) -> list[Sighting]:  # noqa: A002
+        return await self._do(lambda engine: engine.sightings(id))
+
+    async def dead_list(self, *, limit: int, after: int = 0) -> list[DeadRecord]:
+        return await self._do(lambda engine: sqlite_dead.dead_list(engine, limit, after))
+
+    async def dead_show(self, id: str) -> list[DeadRecord]:  # noqa: A002
+        return await self._do(lambda engine: sqlite_dead.dead_show(engine, id))
+
+    async def dead_requeue(self, ids: Sequence[str] | None) -> int:
+        return await self._do(lambda engine: sqlite_dead.dead_requeue(engine, ids))
+
+    async def dead_drop(self, ids: Sequence[str] | None) -> int:
+        return await self._do(lambda engine: sqlite_dead.dead_drop(engine, ids))
+
+    async def get_meta(self, key: str) -> bytes | None:
+        return await self._do(lambda engine: engine.get_meta(key))
+
+    async def set_meta(self, key: str, value: bytes) -> None:
+        await self._do(lambda engine: engine.set_meta(key, value))
+
+    async def hold(self, key: str, record: NewRecord) -> int:
+        return await self._do(lambda engine: sqlite_dead.hold(engine, key, record))
+
+    async def release_held(
+        self, *, key: str | None = None, before: datetime | None = None, limit: int = 100
+    ) -> list[Released]:
+        return await self._do(lambda engine: sqlite_dead.release_held(engine, key, before, limit))
+
+    async def prune(self, limits: PruneLimits) -> int:
+        return await self._do(lambda engine: sqlite_dead.prune(engine, limits))
+
+    async def checkpoint(self) -> bool:
+        return await self._do(SqliteEngine.checkpoint, bare=True)
+
+    async def close(self) -> None:
+        await self._thread.stop()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None

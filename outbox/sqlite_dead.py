@@ -1,0 +1,146 @@
+"""Dead letters, held storms and forgetting: the SQLite store's operations off the hot path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from outbox import sqlite_statements as sql
+from outbox.record import NewRecord
+from outbox.sqlite_engine import SqliteEngine, as_json, key_bytes, text
+from outbox.sqlite_file import as_us, from_us
+from outbox.store import DeadRecord, PruneLimits, Released
+
+ROWS_PER_STATEMENT: Final = 500
+"""Dead letters that one statement moves or drops."""
+
+
+def _dead_record(row: tuple[Any, ...]) -> DeadRecord:
+    rowid, id_, digest, label, channel, status, reason, attempts, created_at, at, size, body = row
+    return DeadRecord(
+        rowid=rowid,
+        id=id_,
+        digest=digest,
+        label=label,
+        channel=channel,
+        status=status,
+        reason=reason,
+        attempts=attempts,
+        created_at=from_us(created_at),
+        died_at=from_us(at),
+        body_bytes=size,
+        body=body,
+    )
+
+
+def dead_list(engine: SqliteEngine, limit: int, after: int) -> list[DeadRecord]:
+    rows = engine.connection.execute(sql.DEAD_LIST, (after, limit)).fetchall()
+    return [_dead_record(row) for row in rows]
+
+
+def dead_show(engine: SqliteEngine, id_: str) -> list[DeadRecord]:
+    return [_dead_record(row) for row in engine.connection.execute(sql.DEAD_SHOW, (id_,)).fetchall()]
+
+
+def _pages(engine: SqliteEngine, ids: Sequence[str] | None) -> Iterator[str]:
+    """The chosen rowids as JSON, page by page; each page must be gone before the next is asked for."""
+    if ids is None:
+        while rows := engine.connection.execute(sql.DEAD_PAGE, (ROWS_PER_STATEMENT,)).fetchall():
+            yield as_json([rowid for (rowid,) in rows])
+        return
+    for start in range(0, len(ids), ROWS_PER_STATEMENT):
+        page = as_json([text(id_) for id_ in ids[start : start + ROWS_PER_STATEMENT]])
+        yield as_json([rowid for (rowid,) in engine.connection.execute(sql.DEAD_BY_ID, (page,)).fetchall()])
+
+
+def dead_requeue(engine: SqliteEngine, ids: Sequence[str] | None) -> int:
+    moved = 0
+    for page in _pages(engine, ids):
+        (size,) = engine.connection.execute(sql.DEAD_SIZE, (page,)).fetchone()
+        now = as_us(engine.clock.now())
+        engine.connection.execute(sql.DEAD_TO_OUTBOX, {"now": now, "rowids": page})
+        count = engine.connection.execute(sql.DEAD_DELETE, (page,)).rowcount
+        engine.ledger.waiting += count
+        engine.ledger.bytes += size
+        moved += count
+    engine.ledger.dead -= moved
+    return moved
+
+
+def dead_drop(engine: SqliteEngine, ids: Sequence[str] | None) -> int:
+    return sum(_forget_dead(engine, page) for page in _pages(engine, ids))
+
+
+def _forget_dead(engine: SqliteEngine, rowids: str) -> int:
+    engine.connection.execute(sql.DEAD_SIGHTINGS_DELETE, (rowids,))
+    count = engine.connection.execute(sql.DEAD_DELETE, (rowids,)).rowcount
+    engine.ledger.dead -= count
+    return count
+
+
+def hold(engine: SqliteEngine, key: str, record: NewRecord) -> int:
+    row = engine.connection.execute(sql.HELD_READ, (key_bytes(key),)).fetchone()
+    count = 0 if row is None else int(row[0])
+    id_ = engine.stamped(record)
+    is_held = row is not None and (row[1], row[2]) == (id_, record.digest)
+    if is_held or record.digest in engine.known(id_):
+        return count
+    now = as_us(engine.clock.now())
+    label, channel = text(record.label), text(record.channel)
+    values = (key_bytes(key), now, id_, record.digest, label, channel, record.body)
+    engine.connection.execute(sql.HELD_WRITE, values)
+    engine.ledger.held += row is None
+    return count + 1
+
+
+def release_held(
+    engine: SqliteEngine, key: str | None, before: datetime | None, limit: int
+) -> list[Released]:
+    now = engine.clock.now()
+    if key is not None:
+        rows = engine.connection.execute(sql.HELD_BY_KEY, (key_bytes(key),)).fetchall()
+    else:
+        limits = (as_us(before) if before is not None else 2**63 - 1, limit)
+        rows = engine.connection.execute(sql.HELD_BEFORE, limits).fetchall()
+    released: list[Released] = []
+    for held_key, count, id_, digest, label, channel, body in rows:
+        record = NewRecord(id=id_, digest=digest, label=label, channel=channel, body=body)
+        result = engine.put_one(record, as_us(now))
+        engine.connection.execute(sql.HELD_DELETE, (held_key,))
+        engine.ledger.held -= 1
+        released.append(Released(key=held_key.decode("utf-8", "surrogatepass"), count=count, result=result))
+    return released
+
+
+def prune(engine: SqliteEngine, limits: PruneLimits) -> int:
+    room = limits.rows_per_call_max
+    seen = _old(
+        engine, sql.SEEN_OLDEST, (room,), limits.seen_before, engine.ledger.seen - limits.seen_rows_max
+    )
+    if seen:
+        engine.connection.execute(sql.SEEN_SIGHTINGS_DELETE, (as_json(seen),))
+        engine.connection.execute(sql.SEEN_DELETE, (as_json(seen),))
+        engine.ledger.seen -= len(seen)
+    room -= len(seen)
+    excess = engine.ledger.dead - limits.dead_rows_max
+    dead = _old(engine, sql.DEAD_OLDEST, (limits.dead_through, room), limits.dead_before, excess)
+    if dead:
+        _forget_dead(engine, as_json(dead))
+    room -= len(dead)
+    excess = min(room, engine.ledger.last - limits.last_rows_max)
+    last = engine.connection.execute(sql.LAST_OLDEST, (max(0, excess),)).fetchall()
+    if last:
+        engine.connection.execute(sql.LAST_DELETE_MANY, (as_json([rowid for (rowid,) in last]),))
+        engine.ledger.last -= len(last)
+    engine.connection.execute(sql.FREE_PAGES).fetchall()
+    return len(seen) + len(dead) + len(last)
+
+
+def _old(
+    engine: SqliteEngine, oldest: str, parameters: tuple[int, ...], before: datetime, excess: int
+) -> list[int]:
+    """Rowids, oldest first, that are too old or among the ``excess`` first."""
+    rows = engine.connection.execute(oldest, parameters).fetchall()
+    limit = as_us(before)
+    return [rowid for place, (rowid, at) in enumerate(rows) if place < excess or at < limit]

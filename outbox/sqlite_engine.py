@@ -1,0 +1,267 @@
+"""The SQLite store's operations, synchronous and confined to the writer thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from outbox import sqlite_statements as sql
+from outbox.clock import Clock
+from outbox.guarding import Members, rule
+from outbox.record import Guard, GuardMode, NewRecord, PutOutcome, PutResult, Record, Stamp
+from outbox.sqlite_file import FILE_NAME, as_us, connect, from_us
+from outbox.store import REASON_CHARS_MAX, SIGHTING_CHANNELS_MAX, Settlement, Sighting, StoreStats
+from outbox.verdict import Verdict
+
+_COMPACT: Final = (",", ":")
+
+
+@dataclass(slots=True, kw_only=True)
+class Ledger:
+    """The file's counter and depths; written in the transaction that changes them."""
+
+    number: int = 0
+    waiting: int = 0
+    bytes: int = 0
+    dead: int = 0
+    seen: int = 0
+    last: int = 0
+    held: int = 0
+
+    def values(self) -> tuple[int, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+
+def text(value: str, chars_max: int | None = None) -> str:
+    """What SQLite can hold of a text for people: it cannot bind a lone surrogate."""
+    return value[:chars_max].encode("utf-8", "replace").decode()
+
+
+def key_bytes(key: str) -> bytes:
+    """A key, told apart also from keys that differ only in lone surrogates."""
+    return key.encode("utf-8", "surrogatepass")
+
+
+def as_json(values: Sequence[object]) -> str:
+    return json.dumps(values, separators=_COMPACT)
+
+
+class SqliteEngine:
+    """One connection. ``begin`` … operations … ``commit`` or ``rollback``; the ledger follows."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.folder = folder
+        self.clock = clock
+        self.connection = connect(folder, clock.now())
+        epoch, *values = self.connection.execute(sql.LEDGER_READ).fetchone()
+        self.epoch: str = epoch
+        self._written = tuple(values)
+        self.ledger = self._ledger()
+        self._lease = 0
+
+    def _ledger(self) -> Ledger:
+        return Ledger(**{field.name: n for field, n in zip(fields(Ledger), self._written, strict=True)})
+
+    def begin(self) -> None:
+        self.connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        values = self.ledger.values()
+        if values != self._written:
+            self.connection.execute(sql.LEDGER_WRITE, values)
+        self.connection.execute("COMMIT")
+        self._written = values
+
+    def rollback(self) -> None:
+        self.ledger = self._ledger()
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self.connection.close()
+
+    # put
+
+    def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
+        now = as_us(self.clock.now())
+        return [self.put_one(record, now) for record in records]
+
+    def put_one(self, record: NewRecord, now: int) -> PutResult:
+        id_ = record.id if isinstance(record.id, str) else None
+        digests = [] if id_ is None else self.known(id_)
+        if id_ is not None and record.digest in digests:
+            self._sight(id_, record, now)
+            return PutResult(outcome=PutOutcome.DUPLICATE, id=id_)
+        kept_rowid, kept = self._kept(record.guard)
+        ruling = None if record.guard is None else rule(record.guard, kept)
+        if ruling is not None and ruling.suppressed:
+            return PutResult(outcome=PutOutcome.SUPPRESSED, id=id_ or "")
+        if id_ is None:
+            id_ = self.stamped(record)
+            digests = self.known(id_)
+            if record.digest in digests:
+                self._sight(id_, record, now)
+                return PutResult(outcome=PutOutcome.DUPLICATE, id=id_)
+        if record.guard is not None and ruling is not None:
+            self._keep(record.guard, kept_rowid, ruling.keep)
+        row = (id_, record.digest, now, text(record.label), text(record.channel), now, record.body)
+        self.connection.execute(sql.INSERT, row)
+        self.ledger.waiting += 1
+        self.ledger.bytes += len(record.body)
+        return PutResult(outcome=PutOutcome.CONFLICT if digests else PutOutcome.STORED, id=id_)
+
+    def known(self, id_: str) -> list[bytes]:
+        """Digests under which an id waits, was delivered or died."""
+        return [digest for (digest,) in self.connection.execute(sql.KNOWN, {"id": id_}).fetchall()]
+
+    def stamped(self, record: NewRecord) -> str:
+        """The record's id, by a stamp when it is made of one."""
+        if isinstance(record.id, str):
+            return record.id
+        self.ledger.number += 1
+        return record.id(Stamp(epoch=self.epoch, number=self.ledger.number))
+
+    def _sight(self, id_: str, record: NewRecord, now: int) -> None:
+        channel = text(record.channel)
+        if not channel:
+            return
+        names = {"now": now, "id": id_, "digest": record.digest, "channel": channel}
+        if self.connection.execute(sql.SIGHTING_AGAIN, names).rowcount:
+            return
+        (channels,) = self.connection.execute(sql.SIGHTING_CHANNELS, (id_, record.digest)).fetchone()
+        if channels < SIGHTING_CHANNELS_MAX:
+            self.connection.execute(sql.SIGHTING_NEW, (id_, record.digest, channel, now, now))
+
+    def _kept(self, guard: Guard | None) -> tuple[int | None, Members | None]:
+        if guard is None:
+            return None, None
+        row = self.connection.execute(sql.LAST_READ, (key_bytes(guard.key),)).fetchone()
+        if row is None:
+            return None, None
+        return row[0], {name: bytes.fromhex(hash_) for name, hash_ in json.loads(row[1]).items()}
+
+    def _keep(self, guard: Guard, rowid: int | None, members: Members | None) -> None:
+        if rowid is not None:
+            self.connection.execute(sql.LAST_DELETE, (rowid,))
+            self.ledger.last -= 1
+        if members is not None and guard.mode is not GuardMode.CLEAR:
+            kept = json.dumps({name: hash_.hex() for name, hash_ in members.items()}, separators=_COMPACT)
+            self.connection.execute(sql.LAST_INSERT, (key_bytes(guard.key), kept))
+            self.ledger.last += 1
+
+    # claim, settle, release
+
+    def claim(self, now: datetime, limit: int, bytes_max: int) -> list[Record]:
+        self._lease += 1
+        records: list[Record] = []
+        room = bytes_max
+        rows = self.connection.execute(sql.CLAIM, {"now": as_us(now), "limit": limit})
+        for rowid, id_, digest, body, label, attempts, created_at in rows:
+            room -= len(body)
+            if records and room < 0:
+                break
+            record = Record(
+                rowid=rowid,
+                id=id_,
+                digest=digest,
+                body=body,
+                label=label,
+                attempts=attempts,
+                created_at=from_us(created_at),
+                lease=self._lease,
+            )
+            records.append(record)
+        rows.close()
+        if records:
+            rowids = as_json([record.rowid for record in records])
+            self.connection.execute(sql.LEASE, {"lease": self._lease, "rowids": rowids})
+        return records
+
+    def settle(self, settlements: Sequence[Settlement]) -> int:
+        mine = self._unlease([(s.rowid, s.lease) for s in settlements])
+        held = {s.rowid: s for s in settlements if s.rowid in mine}
+        delivered = [s for s in held.values() if s.verdict is Verdict.DELIVERED]
+        if delivered:
+            self._remove(sql.TO_SEEN, {"now": as_us(delivered[0].now)}, [s.rowid for s in delivered])
+            self.ledger.seen += len(delivered)
+        for s in held.values():
+            reason = text(s.reason, REASON_CHARS_MAX)
+            if s.verdict is Verdict.DEAD:
+                names = {"now": as_us(s.now), "status": s.status, "reason": reason, "rowid": s.rowid}
+                self._remove(sql.TO_DEAD, names, [s.rowid])
+                self.ledger.dead += 1
+            elif s.verdict is Verdict.RETRY:
+                due_at = as_us(s.due_at or s.now)
+                changes = {"due_at": due_at, "spent": int(s.spent), "status": s.status, "reason": reason}
+                self.connection.execute(sql.RETRY, {**changes, "rowid": s.rowid})
+        return len(held)
+
+    def release(self, records: Sequence[Record]) -> int:
+        return len(self._unlease([(record.rowid, record.lease) for record in records]))
+
+    def _unlease(self, pairs: Sequence[tuple[int, int]]) -> set[int]:
+        rows = self.connection.execute(sql.HELD_BY, {"pairs": as_json(pairs)}).fetchall()
+        mine = [rowid for (rowid,) in rows]
+        self.connection.execute(sql.UNLEASE, {"rowids": as_json(mine)})
+        return set(mine)
+
+    def _remove(self, copy: str, names: Mapping[str, object], rowids: Sequence[int]) -> None:
+        listed = {"rowids": as_json(rowids)}
+        count, size = self.connection.execute(sql.SIZE, listed).fetchone()
+        self.connection.execute(copy, {**names, **listed})
+        self.connection.execute(sql.DELETE, listed)
+        self.ledger.waiting -= count
+        self.ledger.bytes -= size
+
+    # looking
+
+    def next_due(self) -> datetime | None:
+        row = self.connection.execute(sql.NEXT_DUE).fetchone()
+        return None if row is None else from_us(row[0])
+
+    def stats(self) -> StoreStats:
+        (claimed,) = self.connection.execute(sql.LEASED_COUNT).fetchone()
+        oldest = self.connection.execute(sql.OLDEST).fetchone()
+        paths = (self.folder / FILE_NAME, self.folder / f"{FILE_NAME}-wal")
+        return StoreStats(
+            waiting=self.ledger.waiting,
+            claimed=claimed,
+            dead=self.ledger.dead,
+            seen=self.ledger.seen,
+            held=self.ledger.held,
+            oldest_at=None if oldest is None else from_us(oldest[0]),
+            bytes=self.ledger.bytes,
+            file_bytes=sum(path.stat().st_size for path in paths if path.exists()),
+        )
+
+    def sightings(self, id_: str) -> list[Sighting]:
+        merged: dict[tuple[bytes, str], Sighting] = {}
+        for digest, channel, first, last, times in self.connection.execute(
+            sql.SIGHTINGS, {"id": id_}
+        ).fetchall():
+            if not channel:
+                continue
+            known = merged.get((digest, channel))
+            merged[digest, channel] = Sighting(
+                digest=digest,
+                channel=channel,
+                first_at=known.first_at if known else from_us(first),
+                last_at=from_us(last),
+                times=times + (known.times if known else 0),
+            )
+        return sorted(merged.values(), key=lambda sighting: sighting.first_at)
+
+    def get_meta(self, key: str) -> bytes | None:
+        row = self.connection.execute(sql.META_READ, (text(key),)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def set_meta(self, key: str, value: bytes) -> None:
+        self.connection.execute(sql.META_WRITE, (text(key), value))
+
+    def checkpoint(self) -> bool:
+        busy, _log, _moved = self.connection.execute(sql.CHECKPOINT).fetchone()
+        return not busy

@@ -1,0 +1,154 @@
+"""The folder and the file of the SQLite store: private, locked by one process, asserted durable."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from outbox import sqlite_statements as sql
+from outbox.store import StoreBusy, StoreCorrupt, StoreError, StoreUnavailable
+
+FILE_NAME: Final = "outbox.sqlite3"
+LOCK_NAME: Final = "lock"
+BUSY_TIMEOUT_S: Final = 2.0
+"""How long an operation waits for somebody who has the file locked (a person with a shell)."""
+DUE_AHEAD_MAX_S: Final = 900
+"""No honest schedule lies further ahead (the back-off is capped at 5 minutes)."""
+STATEMENTS_CACHED: Final = 128
+
+_EPOCH_ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+_FOR_NOW: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOLFS,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_AUTH,
+    }
+)
+
+
+def as_us(at: datetime) -> int:
+    """Microseconds since 1970 of an aware time."""
+    return (at - _EPOCH_ORIGIN) // _MICROSECOND
+
+
+def from_us(us: int) -> datetime:
+    """The aware UTC time of microseconds since 1970."""
+    return _EPOCH_ORIGIN + us * _MICROSECOND
+
+
+def translate(error: sqlite3.Error) -> Exception:
+    """What an SQLite error means for the caller; a programmer's error stays what it is."""
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = None if code is None else code & 0xFF
+    if primary in _DAMAGED:
+        return StoreCorrupt(f"the outbox file is damaged: {error}")
+    if primary in _FOR_NOW:
+        return StoreUnavailable(f"the outbox cannot be written for now: {error}")
+    return error
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Errors of SQLite and of the operating system leave this block as StoreErrors."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error) from error
+    except OSError as error:
+        raise StoreUnavailable(f"the outbox folder: {error.strerror or error}") from error
+
+
+def lock_folder(folder: Path) -> int:
+    """Make the folder (0700) and lock it for this process; returns the lock's descriptor.
+
+    Raises StoreBusy when another process holds it: two writers would each believe in leases of their own.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise StoreBusy(f"{folder} is in use by another process (it holds {LOCK_NAME})") from error
+    return descriptor
+
+
+def connect(folder: Path, now: datetime) -> sqlite3.Connection:
+    """Open or create the file. Never reads the history: its cost does not grow with the rows."""
+    path = folder / FILE_NAME
+    created = not path.exists()
+    if created:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(
+        path,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=True,
+        cached_statements=STATEMENTS_CACHED,
+    )
+    try:
+        for pragma in sql.PRAGMAS:
+            connection.execute(pragma).fetchall()
+        _assert_durable(connection)
+        _migrate(connection)
+        connection.execute(sql.LEASES_SCHEMA)
+        ahead = now + timedelta(seconds=DUE_AHEAD_MAX_S)
+        connection.execute(sql.DUE_HEAL, {"now": as_us(now), "ahead": as_us(ahead)})
+    except BaseException:
+        connection.close()
+        raise
+    if created:
+        _sync_folder(folder)
+    return connection
+
+
+def _assert_durable(connection: sqlite3.Connection) -> None:
+    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
+    if (mode, synchronous) != ("wal", 2):
+        raise StoreError(f"the outbox is not durable here: journal_mode={mode}, synchronous={synchronous}")
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    if application == 0 and version == 0 and tables == 0:
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in sql.SCHEMA:
+            connection.execute(statement)
+        connection.execute(sql.LEDGER_CREATE, (secrets.token_hex(8),))
+        connection.execute("COMMIT")
+    elif application != sql.APPLICATION_ID:
+        raise StoreCorrupt("the outbox file belongs to another program")
+    elif version != sql.SCHEMA_VERSION:
+        raise StoreCorrupt(f"the outbox file has schema {version}, this release knows {sql.SCHEMA_VERSION}")
+
+
+def _sync_folder(folder: Path) -> None:
+    """A file's name is durable only once its folder is synced, and the folder's in its parent."""
+    for path in (folder, folder.parent):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,170 @@
+"""The one thread that touches the SQLite connection: it runs queued operations in shared transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from outbox.clock import Clock
+from outbox.sqlite_engine import SqliteEngine
+from outbox.sqlite_file import translated
+from outbox.store import StoreUnavailable
+
+T = TypeVar("T")
+
+QUEUED_MAX: Final = 1_024
+"""Operations waiting for the thread; further callers wait for their turn."""
+OPERATIONS_PER_COMMIT_MAX: Final = 256
+"""Operations that share one transaction, hence one fsync."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Generic[T]):
+    """``work`` runs in a shared transaction, or with none open when ``bare``."""
+
+    work: Callable[[SqliteEngine], T]
+    future: asyncio.Future[T]
+    bare: bool = False
+    counted: bool = True
+    """It took a place among the queued, to be given back."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    future: asyncio.Future[Any]
+    result: object = None
+    error: Exception | None = None
+
+
+class WriterThread:
+    """Group commit: what is queued while a commit is on its way shares the next one.
+
+    An operation that fails is rolled back and leaves its neighbours alone. Results are handed to the
+    event loop once a batch, after COMMIT has returned.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue: queue.SimpleQueue[Operation[Any] | None] = queue.SimpleQueue()
+        self._room = asyncio.Semaphore(QUEUED_MAX)
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._ended = asyncio.Event()
+
+    async def start(self, folder: Path, clock: Clock) -> SqliteEngine:
+        """Open the connection in the thread; raises what opening raises."""
+        opened: asyncio.Future[SqliteEngine] = self._loop.create_future()
+        self._thread = threading.Thread(
+            target=self._run, args=(folder, clock, opened), name="outbox-sqlite", daemon=True
+        )
+        self._thread.start()
+        return await asyncio.shield(opened)
+
+    async def submit(self, work: Callable[[SqliteEngine], T], *, bare: bool = False) -> asyncio.Future[T]:
+        """Queue one operation, waiting while the queue is full; its future ends after COMMIT."""
+        await self._room.acquire()
+        if self._stopping:
+            self._room.release()
+            raise StoreUnavailable("the outbox is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(Operation(work=work, future=future, bare=bare))
+        return future
+
+    def submit_now(self, work: Callable[[SqliteEngine], T]) -> None:
+        """Queue one operation whose outcome nobody waits for; after ``stop`` it is moot."""
+        if not self._stopping:
+            self._queue.put(Operation(work=work, future=self._loop.create_future(), counted=False))
+
+    async def stop(self) -> None:
+        """Run what is queued, close the connection, end the thread."""
+        if not self._stopping:
+            self._stopping = True
+            self._queue.put(None)
+        await self._ended.wait()
+
+    def _run(self, folder: Path, clock: Clock, opened: asyncio.Future[SqliteEngine]) -> None:
+        try:
+            with translated():
+                engine = SqliteEngine(folder, clock)
+        except Exception as error:
+            self._tell([_Outcome(opened, error=error)], room=0)
+            self._tell_ended()
+            return
+        self._tell([_Outcome(opened, result=engine)], room=0)
+        try:
+            while self._step(engine):
+                pass
+        finally:
+            engine.close()
+            self._tell_ended()
+
+    def _step(self, engine: SqliteEngine) -> bool:
+        operation = self._queue.get()
+        batch: list[Operation[Any]] = []
+        while operation is not None:
+            batch.append(operation)
+            if operation.bare or len(batch) == OPERATIONS_PER_COMMIT_MAX or self._queue.empty():
+                break
+            operation = self._queue.get()
+        if batch:
+            self._tell(_run_batch(engine, batch), room=sum(operation.counted for operation in batch))
+        return operation is not None
+
+    def _tell(self, outcomes: Sequence[_Outcome], *, room: int) -> None:
+        self._call(self._deliver, outcomes, room)
+
+    def _tell_ended(self) -> None:
+        self._call(self._ended.set)
+
+    def _call(self, callback: Callable[..., object], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:  # the loop is closed: nobody waits for an answer any more
+            return
+
+    def _deliver(self, outcomes: Sequence[_Outcome], room: int) -> None:
+        for _ in range(room):
+            self._room.release()
+        for outcome in outcomes:
+            if outcome.future.done():
+                continue
+            if outcome.error is None:
+                outcome.future.set_result(outcome.result)
+            else:
+                outcome.future.set_exception(outcome.error)
+
+
+def _run_batch(engine: SqliteEngine, batch: Sequence[Operation[Any]]) -> list[_Outcome]:
+    if batch[-1].bare:
+        *rest, last = batch
+        return [*(_run_batch(engine, rest) if rest else ()), _run_bare(engine, last)]
+    try:
+        with translated():
+            engine.begin()
+    except Exception as error:
+        return [_Outcome(operation.future, error=error) for operation in batch]
+    try:
+        with translated():
+            results = [operation.work(engine) for operation in batch]
+            engine.commit()
+    except Exception as error:
+        engine.rollback()
+        if len(batch) == 1:
+            return [_Outcome(batch[0].future, error=error)]
+        return [outcome for operation in batch for outcome in _run_batch(engine, [operation])]
+    return [
+        _Outcome(operation.future, result=result) for operation, result in zip(batch, results, strict=True)
+    ]
+
+
+def _run_bare(engine: SqliteEngine, operation: Operation[Any]) -> _Outcome:
+    try:
+        with translated():
+            return _Outcome(operation.future, result=operation.work(engine))
+    except Exception as error:
+        return _Outcome(operation.future, error=error)
