@@ -24,6 +24,31 @@ TEXTS: Final[Mapping[str, str]] = {
     "capture.deny.kinds": "Kinds that never become rows; deny wins over allow.",
     "capture.deny.chat_classes": "Chat classes that never become rows.",
     "capture.deny.instances": "Instances (`<gateway>/<instance>`) that never become rows.",
+    "ingest.limits.body_bytes_max": "Largest body, also after decompression; above it 413.",
+    "ingest.limits.bodies_bytes_max": "Bytes of bodies held at once; above it 503.",
+    "ingest.limits.batch_lines_max": "Lines in one batch.",
+    "ingest.limits.requests_max": "Connections or requests at once; above it 503.",
+    "ingest.limits.group_commit": "Requests share commits; false commits each by itself (for comparison).",
+    "ingest.limits.group_rows_max": "Rows in one commit.",
+    "ingest.limits.group_bytes_max": "Bytes in one commit.",
+    "ingest.limits.queue_rows_max": "Rows that wait for a commit; above it 503.",
+    "ingest.limits.writer_connections": "Database connections that commit.",
+    "ingest.limits.commit_s_max": "Seconds a commit may take before its requests get 503.",
+    "ingest.limits.connect_s_max": "Seconds to connect to the database.",
+    "ingest.limits.reconnect_pause_s": "Seconds between two attempts to connect.",
+    "ingest.limits.transaction_pooler": "True when database_url leads to a pooler in transaction mode.",
+    "ingest.limits.retry_after_s": "Seconds named in the Retry-After of a 503.",
+    "ingest.limits.rate_events_per_s": "Events a second and sender, 429 above it; unset is off.",
+    "ingest.limits.rate_burst": "Events a sender may be ahead of that rate.",
+    "ingest.limits.rate_senders_max": "Senders whose rate is remembered.",
+    "ingest.limits.drain_s_max": "Seconds that running requests get when the backend stops.",
+    "ingest.limits.watch_every_s": "Seconds between two looks for alerts and due partitions; 0 is never.",
+    "ingest.limits.silent_after_s": "Seconds without a heartbeat until `collector.silent`.",
+    "ingest.limits.backlog_records": "Waiting records until `collector.backlog`.",
+    "ingest.limits.backlog_age_s": "Age of the oldest waiting record until `collector.backlog`.",
+    "ingest.limits.disconnected_after_s": "Seconds not connected until `instance.disconnected`.",
+    "ingest.limits.instance_silent_after_s": "Seconds open without an event until `instance.silent`.",
+    "ingest.limits.alert_repeat_s": "Seconds until an alert that lasts is said again.",
     "collector.limits.body_bytes_max": "Largest webhook body; above it 413 and an alert.",
     "collector.limits.bodies_in_flight_bytes_max": "Bytes of bodies held at once; above it 503.",
     "collector.limits.heavy_body_bytes": "Larger bodies are translated in a thread.",
@@ -49,6 +74,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.line_bytes_max": "Longest line of a JSONL file.",
     "collector.limits.stop_grace_s": "Seconds that running requests get when the collector stops.",
 }
+
+NO_KEYS: Final = frozenset({"ingest.limits.dsn", "ingest.limits.secrets"})
+"""Set by database_url and signing_secrets."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +117,7 @@ def _walk(kind: type[Any], prefix: tuple[str, ...], defaults: object) -> Iterato
         path, default, hint = (*prefix, field.name), getattr(defaults, field.name), hints[field.name]
         if dataclasses.is_dataclass(default):
             yield from _walk(type(default), path, default)
-        else:
+        elif ".".join(path) not in NO_KEYS:
             yield Key(path=path, hint=hint, default=default, text=_text(path, hint))
 
 

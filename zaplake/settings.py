@@ -12,11 +12,14 @@ from msgspec import Meta
 
 from collector.config import CapturePolicy, Family
 from collector.config import Limits as CollectorLimits
+from ingest.config import IngestConfig
 from zaplake.secret import Secret
 from zaplake.trouble import UsageTrouble
 
 LOOPBACK: tuple[str, ...] = ("127.0.0.1", "::1", "localhost")
 SecretList: TypeAlias = tuple[Secret, ...]
+NO_DSN = IngestConfig(dsn="", secrets=(b"replaced by the wiring",))
+"""The backend's limits; database and secrets have keys of their own and are put in by the wiring."""
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,6 +65,7 @@ class IngestSettings:
     workers: Annotated[
         int, Meta(ge=1, le=64, description="Processes of `zaplake serve` on this port (`--workers`).")
     ] = 1
+    limits: IngestConfig = NO_DSN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from collector.config import ConfigError
+import collector.config
+import ingest.config
 from zaplake.keys import ENV_ALIASES, ENV_PREFIX, Key, all_keys, build
 from zaplake.secret import Secret
 from zaplake.settings import SecretList, Settings, refuse_dangerous
@@ -41,7 +42,9 @@ def load_settings(
             values[name] = _converted(all_keys()[name], value, "the command line", from_text=False)
     try:
         settings = build(values)
-    except ConfigError as error:
+    except ingest.config.ConfigError as error:
+        raise UsageTrouble(f"settings: ingest.limits: {error}", _SEE) from error
+    except collector.config.ConfigError as error:
         place = "collector." if str(error).startswith("limits.") else ""
         raise UsageTrouble(f"settings: {place}{error}", _SEE) from error
     refuse_dangerous(settings)

@@ -1,0 +1,85 @@
+"""The ``zaplake`` command. Exit codes: 0 done, 1 failed, 2 wrong usage; an error says what to do next."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+from cyclopts import App, CycloptsError, Parameter
+
+from zaplake import __version__
+from zaplake.cli import lake
+from zaplake.trouble import Trouble
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+
+def make_app() -> App:
+    """The command tree."""
+    app = App(
+        name="zaplake",
+        version=__version__,
+        help="A fault-tolerant WhatsApp data lake: nothing lost, nothing doubled, nothing hidden.\n\n"
+        'Start with `zaplake up --demo`, then `zaplake lake sql "select * from lake.whatsapp_event_logs"`.',
+        default_parameter=Parameter(negative=()),
+        help_format="markdown",
+    )
+    app.command(lake.app)
+    app.command(version)
+    return app
+
+
+def version() -> int:
+    """Print the version.
+
+    Examples:
+
+    ```sh
+    zaplake version
+    ```
+    """
+    print(f"zaplake {__version__}")
+    return OK
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line; never raises."""
+    try:
+        result = make_app()(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        return _tell(
+            USAGE,
+            " ".join(str(error).split()),
+            "`zaplake --help` shows the commands, `COMMAND --help` its options",
+        )
+    except Trouble as trouble:
+        return _tell(trouble.exit_code, trouble.what, trouble.next_step)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # `zaplake … | head`; nothing more can be written
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except Exception as error:
+        if os.environ.get("ZAPLAKE_LOG_LEVEL", "").lower() == "debug":
+            raise
+        return _tell(
+            FAILED,
+            f"unexpected {type(error).__name__}: {error}",
+            "run it again with ZAPLAKE_LOG_LEVEL=debug for the traceback, and report it",
+        )
+    return result if isinstance(result, int) else OK
+
+
+def _tell(code: int, what: str, next_step: str) -> int:
+    print(f"zaplake: {what}\n  → {next_step}", file=sys.stderr)
+    return code

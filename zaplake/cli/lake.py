@@ -1,0 +1,117 @@
+"""``zaplake lake``: questions to the lake, for people and for machines."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import sys
+from typing import Annotated, Any, Final, TextIO
+
+import msgspec
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from zaplake.cli.options import Common, settle
+from zaplake.database import lake_dsn
+from zaplake.query import Answer, run
+from zaplake.trouble import UsageTrouble
+
+PEOPLE_ROWS: Final = 1_000
+MACHINE_ROWS: Final = 100_000
+_encode: Final = msgspec.json.Encoder(enc_hook=str).encode
+
+app = App(name="lake", help="Ask the lake.")
+
+
+@app.command
+def sql(
+    query: str,
+    /,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_csv: Annotated[bool, Parameter(name="--csv")] = False,
+    limit: int | None = None,
+    common: Common | None = None,
+) -> int:
+    """Run one SQL statement in a read-only transaction.
+
+    Uses DATABASE_URL, else the Postgres of the data folder (starts it for the moment when it does not run).
+
+    Examples:
+
+    ```sh
+    zaplake lake sql "select kind, count(*) from lake.whatsapp_event_logs group by kind order by 2 desc"
+    zaplake lake sql "select payload from lake.whatsapp_event_logs order by seq desc limit 5" --json
+    ```
+
+    Parameters
+    ----------
+    query
+        The statement.
+    as_json
+        A JSON array, a row a line.
+    as_csv
+        CSV with a header.
+    limit
+        Most rows that are shown [default: 1000 for people, 100000 for --json and --csv].
+    """
+    if as_json and as_csv:
+        raise UsageTrouble("--json and --csv exclude each other", "choose one")
+    if limit is not None and limit < 1:
+        raise UsageTrouble("--limit must be at least 1", "leave it out for the default")
+    rows_max = limit or (MACHINE_ROWS if as_json or as_csv else PEOPLE_ROWS)
+    with lake_dsn(settle(common)) as dsn:
+        answer = asyncio.run(run(dsn, query, rows_max=rows_max))
+    if as_json:
+        write_json(answer, sys.stdout)
+    elif as_csv:
+        write_csv(answer, sys.stdout)
+    else:
+        Console().print(table(answer))
+    if answer.cut:
+        print(
+            f"there are more rows: only the first {rows_max} are shown (--limit N for more)", file=sys.stderr
+        )
+    return 0
+
+
+def write_json(answer: Answer, out: TextIO) -> None:
+    """One array of objects, an object a line; json columns stay as Postgres wrote them."""
+    lines = (
+        _encode(dict(zip(answer.columns, map(_plain, row), strict=True))).decode("utf-8", "replace")
+        for row in answer.rows
+    )
+    out.write("[" + ",".join(f"\n{line}" for line in lines) + "\n]\n")
+
+
+def write_csv(answer: Answer, out: TextIO) -> None:
+    """A header and the rows; NULL is empty."""
+    writer = csv.writer(out)
+    writer.writerow(answer.columns)
+    writer.writerows([_text(value) for value in row] for row in answer.rows)
+
+
+def table(answer: Answer) -> Table:
+    """For a terminal; NULL is shown as such."""
+    shown = Table(
+        *(Text(column) for column in answer.columns), caption=f"{len(answer.rows)} rows", highlight=False
+    )
+    for row in answer.rows:
+        shown.add_row(*(Text("NULL", style="dim") if value is None else Text(_text(value)) for value in row))
+    return shown
+
+
+def _plain(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, msgspec.Raw):
+        return bytes(value).decode()
+    if isinstance(value, (dict, list, tuple, bool)):
+        return _encode(value).decode()
+    return str(_plain(value))

@@ -1,0 +1,100 @@
+"""Writes docs/settings.md and .env.example from the keys (``python -m zaplake.reference``); tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from zaplake.keys import Key, all_keys
+from zaplake.secret import Secret
+from zaplake.settings import SecretList
+
+SETTINGS_MD: Final = Path("docs/settings.md")
+ENV_EXAMPLE: Final = Path(".env.example")
+
+_MD_HEAD: Final = """# Settings
+
+Later wins: default, TOML file (`--config FILE`, else `ZAPLAKE_CONFIG`, else `./zaplake.toml`), environment,
+command line. A key that is not in this table is refused, and so is a value or a pair of values that
+would lose events.
+
+In the environment a list is `a,b` (or JSON), a table or a list of tables is JSON. Secrets are never printed.
+This page is written by `python -m zaplake.reference`.
+
+```toml
+# zaplake.toml
+signing_secrets = ["the new one signs", "the old one is still accepted"]
+
+[collector]
+backend_url = "https://lake.example.org"
+
+[[gateways]]
+name = "evolution"
+family = "evolution"            # evolution, baileys, waha or cloudapi
+tokens = ["a long secret"]      # header X-Collector-Token, Authorization: Bearer, or a path segment
+jwt_keys = []                   # Evolution's jwt_key
+hmac_keys = []                  # WAHA's hmac.key
+app_secrets = []                # Cloud API's app secret
+# verify_token = "…"            # Cloud API's handshake
+instances = ["shop-1"]          # the expected ones; others are stored too, with an alert
+
+[accounts]
+"evolution/shop-1" = "shop"     # instances of one scope share rows
+```
+"""
+
+_ENV_HEAD: Final = """\
+# Every setting with its default; docs/settings.md says more. Copy to .env and uncomment what you change.
+# For compose.yaml these three are needed (make each with: openssl rand -hex 32)
+POSTGRES_PASSWORD=
+ZAPLAKE_SIGNING_SECRETS=
+ZAPLAKE_GATEWAY_TOKENS=
+"""
+
+
+def settings_page() -> str:
+    """docs/settings.md."""
+    lines = [_MD_HEAD]
+    for section, keys in _sections():
+        lines.append(f"## {section}\n\n| key | environment | default | what |\n|---|---|---|---|")
+        lines.extend(f"| `{k.name}` | `{k.env}` | {_shown(k) or '–'} | {k.text} |" for k in keys)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def env_example() -> str:
+    """.env.example."""
+    lines = [_ENV_HEAD]
+    for section, keys in _sections():
+        lines.append(f"# {section}")
+        lines.extend(f"# {key.text}\n#{key.env}={_shown(key).strip('`')}" for key in keys)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _sections() -> Iterator[tuple[str, list[Key]]]:
+    for section, keys in groupby(all_keys().values(), key=lambda key: ".".join(key.path[:-1])):
+        yield section or "General", list(keys)
+
+
+def _shown(key: Key) -> str:
+    """The default as one would write it in the environment; empty when there is none."""
+    value = key.default
+    if value is None or value == () or value == frozenset() or value == {}:
+        return ""
+    assert not isinstance(value, Secret | Mapping), "no secret and no table has a default"
+    if key.hint == SecretList:
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def main() -> None:
+    """Writes both files into the working directory."""
+    SETTINGS_MD.write_text(settings_page(), encoding="utf-8")
+    ENV_EXAMPLE.write_text(env_example(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
