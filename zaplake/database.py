@@ -28,6 +28,6 @@ def required_dsn(settings: Settings) -> str:
     if settings.database_url is None:
         raise Trouble(
             "no Postgres is configured",
-            "set DATABASE_URL=postgresql://user:password@host/database, or run `zaplake up`, which has its own",
+            "set DATABASE_URL=postgresql://user:password@host/database, or run `zaplake up`",
         )
     return settings.database_url.reveal()

@@ -95,9 +95,9 @@ def write_csv(answer: Answer, out: TextIO) -> None:
 
 def table(answer: Answer) -> Table:
     """For a terminal; NULL is shown as such."""
-    shown = Table(
-        *(Text(column) for column in answer.columns), caption=f"{len(answer.rows)} rows", highlight=False
-    )
+    shown = Table(caption=f"{len(answer.rows)} rows")
+    for column in answer.columns:
+        shown.add_column(Text(column))
     for row in answer.rows:
         shown.add_row(*(Text("NULL", style="dim") if value is None else Text(_text(value)) for value in row))
     return shown
