@@ -1,4 +1,4 @@
-"""Cut secrets out of a body by byte span: what is no secret stays exactly as it was received (contract §7)."""
+"""Cut secrets out of a body by byte span: what is no secret stays exactly as received (contract §7)."""
 
 from __future__ import annotations
 
