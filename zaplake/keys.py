@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Meta
 
-from zaplake.settings import Settings
+from zaplake.settings import SecretList, Settings
 
 ENV_PREFIX: Final = "ZAPLAKE_"
 ENV_ALIASES: Final[Mapping[str, str]] = {"DATABASE_URL": "database_url", "AMQP_URL": "amqp_url"}
@@ -88,6 +88,11 @@ class Key:
     """Its type, with the bounds of its Meta."""
     default: object
     text: str
+
+    @property
+    def is_secret_list(self) -> bool:
+        """True for tuples of Secret."""
+        return getattr(self.hint, "__origin__", self.hint) == SecretList
 
     @property
     def name(self) -> str:

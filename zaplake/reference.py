@@ -9,7 +9,6 @@ from typing import Final
 
 from zaplake.keys import Key, all_keys
 from zaplake.secret import Secret
-from zaplake.settings import SecretList
 
 SETTINGS_MD: Final = Path("docs/settings.md")
 ENV_EXAMPLE: Final = Path(".env.example")
@@ -85,8 +84,6 @@ def _shown(key: Key) -> str:
     if value is None or value == () or value == frozenset() or value == {}:
         return ""
     assert not isinstance(value, Secret | Mapping), "no secret and no table has a default"
-    if key.hint == SecretList:
-        return ""
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

@@ -33,6 +33,9 @@ class Secret:
 
     __str__ = __repr__
 
+    def __format__(self, _spec: str) -> str:
+        return repr(self)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and secrets.compare_digest(
             self._value.encode("utf-8", "surrogateescape"), other._value.encode("utf-8", "surrogateescape")

@@ -15,7 +15,7 @@ import collector.config
 import ingest.config
 from zaplake.keys import ENV_ALIASES, ENV_PREFIX, Key, all_keys, build
 from zaplake.secret import Secret
-from zaplake.settings import SecretList, Settings, refuse_dangerous
+from zaplake.settings import Settings, refuse_dangerous
 from zaplake.trouble import UsageTrouble
 
 CONFIG_ENV: Final = "ZAPLAKE_CONFIG"
@@ -118,7 +118,7 @@ def _from_text(key: Key, text: str) -> object:
     if isinstance(key.default, (tuple, frozenset)):
         if text.lstrip().startswith("["):
             return msgspec.json.decode(text)
-        if not text.strip() and key.hint != SecretList:
+        if not text.strip() and not key.is_secret_list:
             return []
         return [item.strip() for item in text.split(",")]
     if isinstance(key.default, Mapping):
