@@ -1,0 +1,131 @@
+"""From one body to its reading: which event it is, where its elements lie, what each of them states."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from contracts.events import Event, Path, Reading
+from contracts.gateways.facts import EMPTY, Occurrence, Seen, Source
+from contracts.gateways.shape import items, mapping
+
+Topic: TypeAlias = Callable[[Source, Path, object], Iterable[Seen]]
+"""Reads one element (with its path in the body) into events, or reasons why there is none."""
+Fan: TypeAlias = Callable[[Source, object], "Fanned"]
+"""Reads the whole ``data`` of an event whose elements do not lie in one place."""
+
+UNKNOWN: Final = "unknown"
+ENVELOPE_SECRETS: Final[tuple[Path, ...]] = (
+    ("apikey",),
+    ("api_key",),
+    ("Authorization",),
+    ("authorization",),
+)
+_DATA: Final = ("data",)
+_SEPARATORS: Final = re.compile(r"[._\-]+")
+_STAMP_CHARS_MAX: Final = 100
+_STAMP_MAX: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fanned:
+    """What a fan found: the facts and the container that the envelope leaves out."""
+
+    seen: Sequence[Seen]
+    container: Path = _DATA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How one wire event is read. ``member``: the array inside ``data`` that holds the elements."""
+
+    type: str
+    read: Topic | None = None
+    member: str | None = None
+    fan: Fan | None = None
+
+
+def route_table(routes: Iterable[Route]) -> Mapping[str, Route]:
+    """Return the routes by event name without regard to spelling (MESSAGES_UPSERT, messages-upsert)."""
+    return {plain_name(route.type): route for route in routes}
+
+
+def plain_name(name: str) -> str:
+    """Return an event name in the one spelling that they are looked up by."""
+    return _SEPARATORS.sub(".", name[:_STAMP_CHARS_MAX].strip().lower())
+
+
+def read_body(
+    body: Mapping[str, object], source: Source, named: str | None, routes: Mapping[str, Route]
+) -> Reading:
+    """Read a body that is an object and names its event; ``source.type`` is the name as sent.
+
+    ``named`` is the instance that the body itself names.
+    """
+    route = routes.get(plain_name(source.type), Route(type=source.type, read=_unknown))
+    source = replace(source, type=route.type)
+    cuts = tuple(path for path in ENVELOPE_SECRETS if body.get(str(path[0])) is not None)
+    if "data" not in body:
+        seen = list((route.read or _unknown)(source, (), None))
+        return _reading(named, [_whole(item, cuts) for item in seen], container=(), cuts=cuts)
+    data = body["data"]
+    if route.fan is not None:
+        fanned = route.fan(source, data)
+        return _reading(named, fanned.seen, container=fanned.container, cuts=cuts)
+    container: Path = _DATA
+    if route.member is not None and isinstance(mapping(data).get(route.member), list):
+        container = (*_DATA, route.member)
+        data = mapping(data)[route.member]
+    return _reading(
+        named, read_items(route.read or _unknown, source, data, container), container=container, cuts=cuts
+    )
+
+
+def read_items(read: Topic, source: Source, data: object, path: Path) -> list[Seen]:
+    """Read each element of an array (or the one that it is); an empty array is counted."""
+    if data == []:
+        return [EMPTY]
+    return [seen for place, element in items(data, path) for seen in read(source, place, element)]
+
+
+def unnamed(body: object, source: Source, instance: str | None) -> Reading:
+    """Return the reading of what is no object or names no event: one unknown event, the whole body."""
+    fields = mapping(body)
+    cuts = tuple(path for path in ENVELOPE_SECRETS if fields.get(str(path[0])) is not None)
+    public = {name: value for name, value in fields.items() if (name,) not in cuts} if fields else body
+    event = source.notice(UNKNOWN, public, path=(), cuts=cuts)
+    return Reading(instance=instance, events=(event,), cuts=cuts)
+
+
+def stamp(at: object, seq: object) -> Occurrence:
+    """Return what a bot said when it emitted; None unless both are there and are words or numbers."""
+    return (at, seq) if _is_stamp(at) and _is_stamp(seq) else None
+
+
+def _is_stamp(value: object) -> bool:
+    if isinstance(value, str):
+        return 0 < len(value) <= _STAMP_CHARS_MAX
+    return type(value) is int and abs(value) < _STAMP_MAX
+
+
+def _unknown(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    yield source.notice(UNKNOWN, element, path=path)
+
+
+def _whole(seen: Seen, cuts: tuple[Path, ...]) -> Seen:
+    """A body without ``data`` is its own element: the envelope's secrets lie inside it."""
+    return replace(seen, cuts=cuts) if isinstance(seen, Event) else seen
+
+
+def _reading(named: str | None, seen: Sequence[Seen], *, container: Path, cuts: tuple[Path, ...]) -> Reading:
+    counted = Counter(reason for reason in seen if isinstance(reason, str))
+    return Reading(
+        instance=named,
+        events=tuple(event for event in seen if isinstance(event, Event)),
+        counted=tuple(counted.items()),
+        data_path=container,
+        cuts=cuts,
+    )

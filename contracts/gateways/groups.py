@@ -1,0 +1,77 @@
+"""Groups and newsletters: metadata, who joins, leaves and changes rank, who asks to join, member labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from contracts.events import OCCURRENCE, Path
+from contracts.gateways.facts import EMPTY, Seen, Source
+from contracts.gateways.keys import read_key
+from contracts.gateways.protocol import Carrier, member_tag_fact
+from contracts.gateways.shape import first_word, jid, mapping, word
+from contracts.gateways.updates import flag_fact
+from contracts.jids import person
+
+
+def read_group(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield a group's metadata, whole or a part of it."""
+    body = mapping(element)
+    group = first_word(body.get("id"), body.get("groupId"), body.get("remoteJid"))
+    if group is None:
+        yield source.notice("unknown", element, path=path)
+    elif set(body) <= {"id", "groupId", "remoteJid", "instanceId", "instance", "owner"} and len(body) == 1:
+        yield EMPTY
+    else:
+        yield source.snapshot("group.metadata", group, element, path=path, chat=jid(group))
+
+
+def read_participants(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield who came, went or changed rank; 6.7 names them by JIDs, 7 by objects."""
+    body = mapping(element)
+    group = first_word(body.get("id"), body.get("groupJid"))
+    state = (first_word(body.get("action"), "past" if "pastParticipants" in body else None),)
+    yield source.transition("group.participants", (group,), state, element, path=path, chat=jid(group))
+
+
+def read_join_request(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield a request to join a group: made, withdrawn or refused."""
+    body = mapping(element)
+    group = word(body.get("id"))
+    who = person(
+        *(body.get(name) for name in ("participant", "participantAlt", "participantPn", "participantLid"))
+    )
+    state = (word(body.get("action")),)
+    yield source.transition("group.join_request", (group, who), state, element, path=path, chat=jid(group))
+
+
+def read_member_tag(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield a member's label as an event of its own; the time is the stanza's."""
+    body = mapping(element)
+    carrier = Carrier(path=path, time=body.get("messageTimestamp"))
+    group = first_word(body.get("groupId"), body.get("id"))
+    names = ("participant", "participantAlt", "participantPn", "participantLid")
+    who = person(*(body.get(name) for name in names))
+    yield member_tag_fact(source, carrier, group=group, person=who, label=word(body.get("label")) or "")
+
+
+def read_newsletter_reaction(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield how often a newsletter's message has a reaction: no id, no person."""
+    body = mapping(element)
+    emoji = word(mapping(body.get("reaction")).get("code")) or ""
+    parts = (word(body.get("server_id")), None, emoji, OCCURRENCE)
+    yield source.fact("reaction", parts, chat=jid(body.get("id")), path=path)
+
+
+def read_newsletter_view(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield how often a newsletter's message was seen."""
+    body = mapping(element)
+    key = read_key({"id": body.get("server_id"), "remoteJid": body.get("id")})
+    yield flag_fact(source, Carrier(path=path, key=key), "view", body.get("count"))
+
+
+def read_newsletter_participant(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield a newsletter member's new role."""
+    body = mapping(element)
+    group = word(body.get("id"))
+    state = (first_word(body.get("new_role"), body.get("action")),)
+    yield source.transition("group.participants", (group,), state, element, path=path, chat=jid(group))

@@ -1,0 +1,56 @@
+"""Baileys' arrays of messages: a live or drained upsert, and a chunk of history with chats and contacts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from contracts.events import Event, Path
+from contracts.gateways.body import Fanned, Topic, read_items
+from contracts.gateways.directory import read_chat, read_contact, read_lid_mapping
+from contracts.gateways.element import read_drained_element, read_element
+from contracts.gateways.facts import EMPTY, Seen, Source
+from contracts.gateways.groups import read_participants
+from contracts.gateways.shape import mapping
+
+_PARTS: Final[tuple[tuple[str, Topic], ...]] = (
+    ("messages", read_element),
+    ("chats", read_chat),
+    ("contacts", read_contact),
+    ("lidPnMappings", read_lid_mapping),
+    ("pastParticipants", read_participants),
+)
+
+
+def read_upsert(source: Source, data: object) -> Fanned:
+    """Read ``{messages, type, requestId?}``; what comes as "append" may be a restart's merged buffer."""
+    body = mapping(data)
+    read: Topic = read_drained_element if body.get("type") == "append" else read_element
+    if isinstance(body.get("messages"), list):
+        path: Path = ("data", "messages")
+        return Fanned(seen=read_items(read, source, body["messages"], path), container=path)
+    return Fanned(seen=read_items(read, source, data, ("data",)))
+
+
+def read_history(source: Source, data: object) -> Fanned:
+    """Read a chunk; every element keeps the chunk's own words (progress, syncType …) as its envelope."""
+    body = mapping(data)
+    seen: list[Seen] = []
+    for name, read in _PARTS:
+        part = body.get(name)
+        if isinstance(part, list) and part:
+            seen += read_items(read, source, part, ("data", name))
+    if not seen:
+        known = not body or any(isinstance(body.get(name), list) for name, _ in _PARTS)
+        return Fanned(seen=[EMPTY] if known else [source.notice("history.marker", data, path=("data",))])
+    context = _context(body)
+    return Fanned(seen=[replace(fact, context=context) if isinstance(fact, Event) else fact for fact in seen])
+
+
+def _context(body: Mapping[str, object]) -> dict[str, Path]:
+    names = {name for name, _ in _PARTS}
+    plain = (
+        name for name, value in body.items() if name not in names and not isinstance(value, (dict, list))
+    )
+    return {"event": ("event",)} | {name: ("data", name) for name in list(plain)[:20]}

@@ -1,0 +1,96 @@
+"""The account's own life: connection, instances of the gateway, calls, presence, notices, history markers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from contracts.canonical import content_hash
+from contracts.events import OCCURRENCE, Fold, Path
+from contracts.gateways.facts import EMPTY, Seen, Source, changed, subject_of
+from contracts.gateways.shape import first_word, jid, mapping
+
+_QR_SECRETS: Final = ("qr", "qrcode", "code", "base64", "pairingCode")
+INSTANCE_KINDS: Final[Mapping[str, str]] = {
+    "instance.create": "instance.create",
+    "instance.delete": "instance.delete",
+    "logout.instance": "instance.logout",
+    "remove.instance": "instance.remove",
+}
+
+
+def read_connection(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield the connection's state; an update that holds only a QR makes no row."""
+    body = mapping(element)
+    secrets = [name for name in _QR_SECRETS if body.get(name) is not None]
+    public = {name: value for name, value in body.items() if name not in _QR_SECRETS}
+    if secrets and not public:
+        yield "qr"
+        return
+    state = first_word(body.get("connection"), body.get("state"), body.get("status"))
+    yield _connection(source, path, state, public or element, tuple((name,) for name in secrets))
+
+
+def _connection(
+    source: Source, path: Path, state: str | None, public: object, cuts: tuple[Path, ...]
+) -> Seen:
+    digest = content_hash("connection", public)
+    last = mapping(mapping(public).get("lastDisconnect"))
+    return source.fact(
+        "connection",
+        (state, digest, OCCURRENCE),
+        path=path,
+        time=first_word(last.get("date"), mapping(public).get("disconnectionAt")),
+        cuts=cuts,
+        subject=subject_of(source.instance),
+        members=changed(state, digest),
+        fold=Fold.TRANSITION,
+    )
+
+
+def read_instance(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield that an instance of the gateway was made, deleted, logged out or removed."""
+    yield source.fact(
+        INSTANCE_KINDS[source.type],
+        (OCCURRENCE,),
+        path=path,
+        subject=subject_of(source.instance),
+        members=changed(source.type),
+        fold=Fold.TRANSITION,
+    )
+
+
+def read_qr(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield that a QR was shown or that their limit is reached; never the QR itself, also not in the hash."""
+    body = mapping(element)
+    if not body:
+        yield "qr" if element else EMPTY
+        return
+    public = {name: value for name, value in body.items() if name not in _QR_SECRETS}
+    cuts = tuple((name,) for name in _QR_SECRETS if body.get(name) is not None)
+    yield source.notice("gateway.notice", public, path=path, cuts=cuts)
+
+
+def read_notice(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield what the gateway says about itself: its error webhook, its start."""
+    yield source.notice("gateway.notice", element, path=path)
+
+
+def read_account_notice(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield what WhatsApp says about the account."""
+    yield source.notice("account.notice", element, path=path)
+
+
+def read_typebot(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield a step of Evolution's Typebot integration."""
+    yield source.notice("typebot", element, path=path, chat=jid(mapping(element).get("remoteJid")))
+
+
+def read_history_marker(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Yield how far the history sync is."""
+    yield source.notice("history.marker", element, path=path)
+
+
+def read_secret(source: Source, path: Path, element: object) -> Iterator[Seen]:
+    """Credentials of the account are seen and never kept."""
+    yield "secret"
