@@ -1,0 +1,103 @@
+"""The HTTP face of ingest: hot paths as plain ASGI routes, everything else as ordinary Litestar handlers."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from litestar import Litestar, Request, Response, get, post
+from litestar.exceptions import HTTPException
+from litestar.handlers import asgi
+from litestar.types import Receive, Scope, Send
+
+from asgi.answers import JSON, PROBLEM_JSON
+from contracts.envelope import BATCH_PATH, EVENT_PATH
+from contracts.heartbeat import Heartbeat, HeartbeatAnswer, encode_answer
+from ingest.admission import Sender, admit
+from ingest.config import IngestConfig
+from ingest.doors import Doors, log
+from ingest.heartbeat import HEARTBEAT_BYTES_MAX, read_heartbeat
+from ingest.problems import BROKEN, BY_STATUS, UNAVAILABLE, Kind, ProblemError
+from ingest.row import UnavailableError
+
+
+class Desk(Protocol):
+    """What the ordinary handlers need of the service."""
+
+    async def keep_heartbeat(self, beat: Heartbeat, report: bytes) -> HeartbeatAnswer:
+        """Store a heartbeat; returns the scope table. Raises UnavailableError."""
+
+    async def ready(self) -> bool:
+        """Whether events can be committed now."""
+
+
+def create_app(config: IngestConfig, *, doors: Doors, desk: Desk) -> Litestar:
+    """The application over resources that ``ingest.service.open_service`` has opened."""
+
+    @asgi(EVENT_PATH, copy_scope=False)
+    async def event(scope: Scope, receive: Receive, send: Send) -> None:
+        await doors.event(scope, receive, send)  # type: ignore[arg-type]
+
+    @asgi(BATCH_PATH, copy_scope=False)
+    async def batch(scope: Scope, receive: Receive, send: Send) -> None:
+        await doors.batch(scope, receive, send)  # type: ignore[arg-type]
+
+    @post("/api/collectors/{name:str}/heartbeat", status_code=200, request_max_body_size=HEARTBEAT_BYTES_MAX)
+    async def heartbeat(name: str, request: Request[Any, Any, Any]) -> Response[bytes]:
+        body = await request.body()
+        admit(Sender(request.scope["headers"]), config.secrets, body)
+        beat, report = read_heartbeat(name, body)
+        return _answer(200, encode_answer(await desk.keep_heartbeat(beat, report)))
+
+    @get("/healthz")
+    async def healthz() -> Response[bytes]:
+        return _answer(200, b'{"status":"ok"}')
+
+    @get("/readyz")
+    async def readyz() -> Response[bytes]:
+        if not await desk.ready():
+            raise UnavailableError("not ready")
+        return _answer(200, b'{"status":"ready"}')
+
+    def on_problem(_request: Request[Any, Any, Any], error: ProblemError) -> Response[bytes]:
+        return _problem(error)
+
+    def on_unavailable(_request: Request[Any, Any, Any], _error: UnavailableError) -> Response[bytes]:
+        return _problem(ProblemError(UNAVAILABLE, retry_after_s=config.retry_after_s))
+
+    return Litestar(
+        route_handlers=[event, batch, heartbeat, healthz, readyz],
+        exception_handlers={
+            ProblemError: on_problem,
+            UnavailableError: on_unavailable,
+            HTTPException: _on_framework_error,
+            Exception: _on_broken,
+        },
+        openapi_config=None,
+        logging_config=None,
+        request_max_body_size=HEARTBEAT_BYTES_MAX,
+    )
+
+
+def _on_framework_error(_request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    kind = BY_STATUS.get(error.status_code)
+    if kind is None:
+        kind = Kind(
+            status=error.status_code, urn="urn:zaplake:problem:refused", title="The request is refused"
+        )
+    return _problem(ProblemError(kind), dict(error.headers or {}))
+
+
+def _on_broken(_request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    log.error("request.broken", exc_info=error)
+    return _problem(ProblemError(BROKEN))
+
+
+def _problem(error: ProblemError, more: dict[str, str] | None = None) -> Response[bytes]:
+    headers = {name.decode(): value.decode() for name, value in error.headers()} | (more or {})
+    return _answer(error.kind.status, error.document(), PROBLEM_JSON, headers)
+
+
+def _answer(
+    status: int, body: bytes, content_type: bytes = JSON, headers: dict[str, str] | None = None
+) -> Response[bytes]:
+    return Response(body, status_code=status, media_type=content_type.decode(), headers=headers or {})

@@ -1,0 +1,87 @@
+"""Everything that limits or steers ingest, checked once at the start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from asgi.body import BODY_BYTES_MAX
+
+MIB: Final = 1024 * 1024
+
+
+class ConfigError(ValueError):
+    """A setting that would be dangerous; the process must not start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestConfig:
+    """Settings of one ingest process. Raises ConfigError for what must not start."""
+
+    dsn: str
+    secrets: tuple[bytes, ...]
+    """Signing secrets, newest first; each is accepted, so that they rotate without a gap."""
+
+    body_bytes_max: int = BODY_BYTES_MAX
+    bodies_bytes_max: int = 128 * MIB
+    """All bodies in flight together (received and inflated, until they are committed); above it 503."""
+    batch_lines_max: int = 1000
+    requests_max: int = 4096
+    """Connections or requests at once; above it the server answers 503 by itself."""
+
+    group_commit: bool = True
+    """False commits a request at a time on each connection: the reference of the benchmarks."""
+    group_rows_max: int = 500
+    group_bytes_max: int = 8 * MIB
+    queue_rows_max: int = 50_000
+    writer_connections: int = 3
+    commit_s_max: float = 10.0
+    """Statement timeout of one commit; the client gives up a little later and calls it unknown."""
+    connect_s_max: float = 5.0
+    reconnect_pause_s: float = 0.5
+    """After a failed connect the requests of this time get their 503 at once."""
+    transaction_pooler: bool = False
+    """The DSN leads to a pooler in transaction mode: no prepared statements by name, no session settings."""
+
+    retry_after_s: int = 2
+    """The Retry-After of a 503."""
+    rate_events_per_s: float | None = None
+    """Events a second and sender (429 above it); None is off."""
+    rate_burst: int = 1000
+    rate_senders_max: int = 10_000
+
+    drain_s_max: float = 10.0
+    """How long a stop waits for requests and commits that run."""
+
+    watch_every_s: float = 10.0
+    """Period of the alert and partition task; 0 switches it off."""
+    silent_after_s: float = 90.0
+    """Three missed heartbeats."""
+    backlog_records: int = 10_000
+    backlog_age_s: float = 300.0
+    disconnected_after_s: float = 300.0
+    instance_silent_after_s: float = 6 * 3600.0
+    alert_repeat_s: float = 6 * 3600.0
+
+    def __post_init__(self) -> None:
+        if not self.secrets or not all(self.secrets):
+            raise ConfigError("a signing secret is missing or empty")
+        if self.bodies_bytes_max < self.body_bytes_max:
+            raise ConfigError(
+                "bodies_bytes_max is below body_bytes_max: the largest body could never be taken"
+            )
+        for name in (
+            "body_bytes_max",
+            "batch_lines_max",
+            "group_rows_max",
+            "group_bytes_max",
+            "writer_connections",
+        ):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1")
+        if self.queue_rows_max < self.batch_lines_max:
+            raise ConfigError(
+                "queue_rows_max is below batch_lines_max: the largest batch could never be taken"
+            )
+        if self.rate_events_per_s is not None and self.rate_events_per_s <= 0:
+            raise ConfigError("rate_events_per_s must be above 0, or unset")

@@ -1,0 +1,142 @@
+"""The backend's calm side on one connection: heartbeats, readiness, alerts and months made ahead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import asyncpg
+import msgspec
+import structlog
+
+from contracts.heartbeat import Heartbeat, HeartbeatAnswer, ScopeEntry
+from ingest import partitions, statements
+from ingest.config import IngestConfig
+from ingest.lane import connect
+from ingest.row import UnavailableError
+from ingest.watch import Alert, Beat, due_alerts, judged
+
+log: Final = structlog.get_logger("ingest")
+
+SCOPES_MAX: Final = 50_000
+COLLECTORS_MAX: Final = 10_000
+SCOPE_CHANGES_MAX: Final = 1000
+
+_Result = TypeVar("_Result")
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class LakeDesk:
+    """``ingest.app.Desk`` on Postgres, and the periodic watch. One statement at a time."""
+
+    def __init__(self, config: IngestConfig) -> None:
+        self._config = config
+        self._connection: asyncpg.Connection[Any] | None = None
+        self._turn = asyncio.Lock()
+        self._scope_changes: set[tuple[str, str]] = set()
+        self.open = True
+
+    def scope_changed(self, gateway: str, instance: str) -> None:
+        """Note that an instance came with another scope than the one it keeps; the watch raises the alert."""
+        if len(self._scope_changes) < SCOPE_CHANGES_MAX:
+            self._scope_changes.add((gateway, instance))
+
+    async def keep_heartbeat(self, beat: Heartbeat, report: bytes) -> HeartbeatAnswer:
+        """Store a heartbeat; returns the scope table. Raises UnavailableError."""
+
+        async def keep(connection: asyncpg.Connection[Any]) -> HeartbeatAnswer:
+            await connection.execute(statements.KEEP_HEARTBEAT, beat.name, beat.boot, beat.seq, report)
+            rows = await connection.fetch(statements.SCOPE_TABLE, SCOPES_MAX)
+            return HeartbeatAnswer(
+                scopes=tuple(ScopeEntry(gateway=row[0], instance=row[1], scope=row[2]) for row in rows)
+            )
+
+        return await self._with_connection(keep)
+
+    async def ready(self) -> bool:
+        """Whether events can be committed now."""
+
+        async def ping(connection: asyncpg.Connection[Any]) -> bool:
+            await connection.fetch(statements.PING)
+            return True
+
+        try:
+            return self.open and await self._with_connection(ping)
+        except UnavailableError:
+            return False
+
+    async def run(self) -> None:
+        """Settle alerts and make months ahead, every ``watch_every_s`` seconds, until cancelled."""
+        while self._config.watch_every_s > 0:
+            try:
+                await self._with_connection(self.look)
+            except UnavailableError as error:
+                log.warning("watch.skipped", reason=str(error))
+            await asyncio.sleep(self._config.watch_every_s)
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        self.open = False
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def look(self, connection: asyncpg.Connection[Any]) -> None:
+        """One round of the watch; another process that is at it makes this one skip."""
+        try:
+            made = await partitions.make_ahead(connection)
+        except asyncpg.LockNotAvailableError:
+            made = []
+        for name in made:
+            log.info("partition.made", name=name)
+        async with connection.transaction():
+            if not await connection.fetchval(statements.WATCH_LOCK):
+                return
+            rows = await connection.fetch(statements.LAST_BEATS, COLLECTORS_MAX)
+            beats = [
+                Beat(name=row[0], age_s=row[1], report=msgspec.json.decode(row[2], type=Heartbeat))
+                for row in rows
+            ]
+            now = await connection.fetchval("SELECT now()")
+            changes = [
+                Alert(name="scope.changed", subject=f"{gateway}/{instance}")
+                for gateway, instance in self._scope_changes
+            ]
+            due = due_alerts(beats, self._config, now) + changes
+            await self._settle(connection, due, beats)
+            self._scope_changes.clear()
+
+    async def _settle(self, connection: asyncpg.Connection[Any], due: list[Alert], beats: list[Beat]) -> None:
+        columns = ([a.name for a in due], [a.subject for a in due], [_encode(a.detail) for a in due])
+        repeated = await connection.fetch(statements.REPEAT_ALERTS, *columns, self._config.alert_repeat_s)
+        raised = await connection.fetch(statements.RAISE_ALERTS, *columns)
+        standing = {(alert.name, alert.subject) for alert in due}
+        over = [
+            (name, subject)
+            for name, subject in await connection.fetch(statements.OPEN_ALERTS)
+            if (name, subject) not in standing and judged(name, subject, beats, self._config)
+        ]
+        resolved = await connection.fetch(
+            statements.RESOLVE_ALERTS, [name for name, _ in over], [subject for _, subject in over]
+        )
+        for happening, rows in (("raised", raised), ("repeated", repeated), ("resolved", resolved)):
+            for name, subject in rows:
+                log.warning(f"alert.{happening}", alert=name, subject=subject)
+
+    async def _with_connection(
+        self, work: Callable[[asyncpg.Connection[Any]], Awaitable[_Result]]
+    ) -> _Result:
+        async with self._turn:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await connect(self._config, name="zaplake-ingest-desk")
+            try:
+                return await work(self._connection)
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                self._connection.terminate()
+                self._connection = None
+                raise UnavailableError(type(error).__name__) from error
+            except asyncio.CancelledError:
+                self._connection.terminate()
+                self._connection = None
+                raise

@@ -1,0 +1,208 @@
+"""One connection of the writer: commits batches of rows, and heals by itself when Postgres returns."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import asyncpg
+import structlog
+
+from ingest.config import IngestConfig
+from ingest.row import Committed, Row, RowRefusedError, UnavailableError
+from ingest.statements import COUNT_CONFLICTS, INSERT_EVENTS, KEEP_SCOPES
+
+log: Final = structlog.get_logger("ingest")
+
+SCOPES_KNOWN_MAX: Final = 20_000
+"""How many instances a lane remembers as known to lake.scopes; a forgotten one is asked again."""
+CANCEL_S: Final = 2.0
+"""How much longer than the server's statement timeout the client waits before it gives the commit up."""
+
+_REFUSED_CLASSES: Final = frozenset({"22", "23", "54"})
+"""Data exception, integrity violation, program limit exceeded (hazard B86): the row's own fault."""
+_REFUSED_STATES: Final = frozenset({"P0001", "0A000"})
+"""Raised by a trigger; feature not supported (such as an escape that jsonb cannot hold)."""
+_ARRAY_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"'})
+
+
+async def connect(config: IngestConfig, *, name: str) -> asyncpg.Connection[Any]:
+    """A connection with our timeouts, durable commits and jsonb as bytes. Raises UnavailableError."""
+    settings = None
+    if not config.transaction_pooler:
+        settings = {
+            "application_name": name,
+            "statement_timeout": str(round(config.commit_s_max * 1000)),
+            "synchronous_commit": "on",
+            "jit": "off",
+        }
+    try:
+        connection = await asyncpg.connect(
+            config.dsn,
+            timeout=config.connect_s_max,
+            command_timeout=config.commit_s_max + CANCEL_S,
+            statement_cache_size=0 if config.transaction_pooler else 100,
+            server_settings=settings,
+        )
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise UnavailableError(f"connect: {type(error).__name__}") from error
+    try:
+        await connection.set_type_codec(
+            "jsonb", schema="pg_catalog", encoder=_jsonb, decoder=_json_text, format="binary"
+        )
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        connection.terminate()
+        raise UnavailableError(f"connect: {type(error).__name__}") from error
+    return connection
+
+
+def _jsonb(text: bytes) -> bytes:
+    return b"\x01" + text
+
+
+def _json_text(data: bytes) -> bytes:
+    return data[1:]
+
+
+class Lane:
+    """A ``CommitBatch`` on one connection; never used by two tasks at once."""
+
+    def __init__(
+        self, config: IngestConfig, *, number: int, on_scope_changed: Callable[[str, str], None]
+    ) -> None:
+        self._config = config
+        self._name = f"zaplake-ingest-{number}"
+        self._on_scope_changed = on_scope_changed
+        self._connection: asyncpg.Connection[Any] | None = None
+        self._closed_until = 0.0
+        self._known: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    async def commit(self, rows: Sequence[Row]) -> list[Committed]:
+        """See ``ingest.row.CommitBatch``: one statement is one transaction, it returns after COMMIT."""
+        connection = await self._connected()
+        try:
+            return await self._commit(connection, rows)
+        except asyncpg.PostgresError as error:
+            state = error.sqlstate or ""
+            if state[:2] in _REFUSED_CLASSES or state in _REFUSED_STATES:
+                raise RowRefusedError(f"SQLSTATE {state}") from error
+            self._lost(f"SQLSTATE {state}")
+            raise UnavailableError(f"SQLSTATE {state}") from error
+        except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
+            self._lost(type(error).__name__)
+            raise UnavailableError(type(error).__name__) from error
+        except asyncio.CancelledError:
+            self._lost("stopped")
+            raise
+
+    async def close(self) -> None:
+        """Close the connection, without waiting for a server that does not answer."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            try:
+                await connection.close(timeout=CANCEL_S)
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                connection.terminate()
+
+    async def _connected(self) -> asyncpg.Connection[Any]:
+        if self._connection is not None and not self._connection.is_closed():
+            return self._connection
+        if time.monotonic() < self._closed_until:
+            raise UnavailableError("reconnect pause")
+        try:
+            self._connection = await connect(self._config, name=self._name)
+        except UnavailableError as error:
+            self._closed_until = time.monotonic() + self._config.reconnect_pause_s
+            log.warning("database.away", lane=self._name, reason=str(error))
+            raise
+        log.info("database.connected", lane=self._name)
+        return self._connection
+
+    def _lost(self, reason: str) -> None:
+        """The outcome is unknown or the server refuses to work: the next commit connects anew."""
+        log.warning("commit.unknown", lane=self._name, reason=reason)
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
+
+    async def _commit(self, connection: asyncpg.Connection[Any], rows: Sequence[Row]) -> list[Committed]:
+        firsts: dict[str, Row] = {}
+        for row in rows:
+            firsts.setdefault(row.event_id, row)
+        stored = await connection.fetch(INSERT_EVENTS, *_columns(firsts.values()))
+        if len(stored) == len(rows):
+            fates = [Committed.STORED] * len(rows)
+        else:
+            fresh = {str(record[0]) for record in stored}
+            fates = [
+                Committed.STORED
+                if row.event_id in fresh and firsts[row.event_id] is row
+                else Committed.DUPLICATE
+                for row in rows
+            ]
+            copies = [
+                row
+                for row, fate in zip(rows, fates, strict=True)
+                if fate is Committed.DUPLICATE and row.digest is not None
+            ]
+            if copies:
+                await self._count_conflicts(connection, copies)
+        await self._keep_scopes(connection, rows)
+        return fates
+
+    async def _count_conflicts(self, connection: asyncpg.Connection[Any], copies: Sequence[Row]) -> None:
+        counts: dict[tuple[str, bytes | None], int] = {}
+        payloads: dict[tuple[str, bytes | None], Any] = {}
+        for row in copies:
+            key = (row.event_id, row.digest)
+            counts[key] = counts.get(key, 0) + 1
+            payloads.setdefault(key, row.payload)
+        await connection.execute(
+            COUNT_CONFLICTS,
+            [key[0] for key in counts],
+            [key[1] for key in counts],
+            list(payloads.values()),
+            list(counts.values()),
+        )
+
+    async def _keep_scopes(self, connection: asyncpg.Connection[Any], rows: Sequence[Row]) -> None:
+        known = self._known
+        unknown: dict[tuple[str, str], str] = {}
+        for row in rows:
+            if row.scope is not None and row.gateway is not None and row.instance is not None:
+                pair = (row.gateway, row.instance)
+                if known.get(pair) != row.scope:
+                    unknown.setdefault(pair, row.scope)
+        if not unknown:
+            return
+        kept = await connection.fetch(
+            KEEP_SCOPES,
+            [gateway for gateway, _ in unknown],
+            [instance for _, instance in unknown],
+            list(unknown.values()),
+        )
+        for gateway, instance, scope in kept:
+            if scope != unknown[gateway, instance]:
+                self._on_scope_changed(gateway, instance)
+            # What was given is remembered, so that a mapping that differs is told once and not a row.
+            known[gateway, instance] = unknown[gateway, instance]
+        while len(known) > SCOPES_KNOWN_MAX:
+            known.popitem(last=False)
+
+
+def _columns(rows: Iterable[Row]) -> list[Any]:
+    columns: list[Any] = list(zip(*rows, strict=True))
+    for place in _ARRAY_COLUMNS:
+        columns[place] = [None if value is None else _array(value) for value in columns[place]]
+    return columns
+
+
+def _array(items: Sequence[str]) -> str:
+    """The text form of an array: unnest would flatten arrays of arrays."""
+    return "{" + ",".join(f'"{item.translate(_ARRAY_ESCAPES)}"' for item in items) + "}"
+
+
+_ARRAY_COLUMNS: Final = tuple(Row._fields.index(name) for name in ("flags", "sanitized", "redacted"))

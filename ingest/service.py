@@ -1,0 +1,108 @@
+"""Opens everything one ingest process needs, and closes it in order: doors, writer, connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import cast
+
+from asgi.server import HttpServer
+from asgi.types import AsgiApp
+from ingest.app import create_app
+from ingest.config import IngestConfig
+from ingest.desk import LakeDesk
+from ingest.doors import Doors
+from ingest.lane import Lane, log
+from ingest.row import CommitBatch
+from ingest.writer import Writer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """An open ingest service. ``app`` is served by whoever holds it."""
+
+    app: AsgiApp
+    config: IngestConfig
+    writer: Writer
+    doors: Doors
+    desk: LakeDesk
+
+    async def drain(self) -> bool:
+        """Answer 503 to new requests and wait for the accepted ones; False when that took too long."""
+        self.desk.open = False
+        return await self.writer.drain(self.config.drain_s_max)
+
+
+def same_commit(commit: CommitBatch) -> CommitBatch:
+    """The lane's own commit, as it is."""
+    return commit
+
+
+@asynccontextmanager
+async def open_service(
+    config: IngestConfig, *, around_commit: Callable[[CommitBatch], CommitBatch] = same_commit
+) -> AsyncIterator[Service]:
+    """Start the writer and the watch; at the end drain, stop them and close the connections.
+
+    The database need not be there yet: requests get 503 until it is. ``around_commit`` wraps what each lane
+    commits with. A background task that dies ends the caller's block too.
+    """
+    desk = LakeDesk(config)
+    lanes = [
+        Lane(config, number=number, on_scope_changed=desk.scope_changed)
+        for number in range(config.writer_connections)
+    ]
+    writer = Writer(config, [around_commit(lane.commit) for lane in lanes])
+    doors = Doors(config, writer)
+    service = Service(
+        app=cast("AsgiApp", create_app(config, doors=doors, desk=desk)),
+        config=config,
+        writer=writer,
+        doors=doors,
+        desk=desk,
+    )
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(writer.run()), tasks.create_task(desk.run())]
+            try:
+                yield service
+                drained = await service.drain()
+                log.info("ingest.drained", complete=drained)
+            finally:
+                for task in running:
+                    task.cancel()
+    finally:
+        for lane in lanes:
+            await lane.close()
+        await desk.close()
+
+
+async def serve(
+    config: IngestConfig,
+    *,
+    host: str,
+    port: int,
+    stop: asyncio.Event,
+    on_ready: Callable[[int], None],
+    reuse_port: bool = False,
+) -> None:
+    """Run one ingest process until ``stop`` is set; ``on_ready`` gets the port once the door accepts.
+
+    ``reuse_port`` lets N processes serve one port.
+    """
+    async with open_service(config) as service:
+        server = HttpServer(
+            service.app, host=host, port=port, limit_concurrency=config.requests_max, reuse_port=reuse_port
+        )
+        on_ready(await server.start())
+        ended = asyncio.create_task(server.wait())
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await service.drain()
+        finally:
+            stopped.cancel()
+            await server.stop(config.drain_s_max)
+        await ended

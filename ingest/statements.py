@@ -1,0 +1,111 @@
+"""Every SQL statement of ingest, each with a name and a why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# One commit of the writer. Ids go first, in order (writers that share ids wait for each other and never
+# deadlock); what was new is joined with the events, so an id and its event appear together or not at all.
+# The order of the log's rows is the order of arrival, which is the order of seq. Row = ingest.row.Row.
+INSERT_EVENTS: Final = """
+WITH fresh AS (
+    INSERT INTO lake.event_ids (event_id, digest)
+    SELECT event_id, digest FROM unnest($1::uuid[], $2::bytea[]) AS ids (event_id, digest)
+     ORDER BY event_id
+    ON CONFLICT (event_id) DO NOTHING
+    RETURNING event_id
+), logged AS (
+    INSERT INTO lake.whatsapp_event_logs (
+        event_id, digest, type, chat_jid, payload, shard, gateway, instance, scope, channel, kind,
+        occurred_at, occurred_from, captured_at, flags, reader_error, envelope, sanitized,
+        redacted, collector)
+    SELECT r.event_id, r.digest, r.type, r.chat_jid, r.payload, r.shard, r.gateway, r.instance, r.scope,
+           r.channel, r.kind, r.occurred_at, r.occurred_from, r.captured_at, r.flags::text[], r.reader_error,
+           r.envelope, r.sanitized::text[], r.redacted::text[], r.collector
+      FROM unnest($1::uuid[], $2::bytea[], $3::text[], $4::text[], $5::jsonb[], $6::smallint[], $7::text[],
+                  $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[], $13::text[],
+                  $14::timestamptz[], $15::text[], $16::text[], $17::jsonb[], $18::text[], $19::text[],
+                  $20::text[]) WITH ORDINALITY
+           AS r (event_id, digest, type, chat_jid, payload, shard, gateway, instance, scope, channel, kind,
+                 occurred_at, occurred_from, captured_at, flags, reader_error, envelope, sanitized, redacted,
+                 collector, place)
+      JOIN fresh ON fresh.event_id = r.event_id
+     ORDER BY r.place
+)
+SELECT event_id FROM fresh
+"""
+
+# The same id with another digest: the content of the second copy is kept once and counted after that.
+# A copy whose digest is the stored one, or that meets an event without a digest, says nothing new.
+COUNT_CONFLICTS: Final = """
+INSERT INTO lake.conflicts AS c (event_id, digest, payload, seen_count)
+SELECT r.event_id, r.digest, r.payload, r.seen_count
+  FROM unnest($1::uuid[], $2::bytea[], $3::jsonb[], $4::integer[])
+       AS r (event_id, digest, payload, seen_count)
+  JOIN lake.event_ids ids ON ids.event_id = r.event_id AND ids.digest <> r.digest
+ ORDER BY r.event_id, r.digest
+ON CONFLICT (event_id, digest) DO UPDATE SET seen_count = c.seen_count + excluded.seen_count
+"""
+
+# An instance keeps the scope of its first stored event; the answer tells which one that is.
+KEEP_SCOPES: Final = """
+WITH given AS (
+    SELECT DISTINCT ON (gateway, instance) gateway, instance, scope
+      FROM unnest($1::text[], $2::text[], $3::text[]) AS g (gateway, instance, scope)
+     ORDER BY gateway, instance
+), added AS (
+    INSERT INTO lake.scopes (gateway, instance, scope) SELECT gateway, instance, scope FROM given
+    ON CONFLICT (gateway, instance) DO NOTHING
+    RETURNING gateway, instance, scope
+)
+SELECT gateway, instance, scope FROM added
+UNION ALL
+SELECT s.gateway, s.instance, s.scope FROM lake.scopes s JOIN given USING (gateway, instance)
+"""
+
+SCOPE_TABLE: Final = "SELECT gateway, instance, scope FROM lake.scopes ORDER BY gateway, instance LIMIT $1"
+
+# Beats of one boot only go forward, so that a replayed or late heartbeat changes nothing.
+KEEP_HEARTBEAT: Final = """
+INSERT INTO lake.collectors AS c (name, boot, beat, report) VALUES ($1, $2, $3, $4)
+ON CONFLICT (name) DO UPDATE
+   SET boot = excluded.boot, beat = excluded.beat, report = excluded.report, last_seen_at = now()
+ WHERE c.boot <> excluded.boot OR c.beat < excluded.beat
+"""
+
+PING: Final = "SELECT 1 FROM lake.event_ids LIMIT 1"
+"""Reads our own table: a database without the schema is not ready."""
+
+# The watch: one process at a time decides about alerts; the others skip the round.
+WATCH_LOCK: Final = "SELECT pg_try_advisory_xact_lock(hashtext('lake.alerts watch'))"
+
+LAST_BEATS: Final = """
+SELECT name, extract(epoch FROM now() - last_seen_at)::float8 AS age_s, report
+  FROM lake.collectors ORDER BY name LIMIT $1
+"""
+
+RAISE_ALERTS: Final = """
+INSERT INTO lake.alerts (name, subject, detail)
+SELECT name, subject, detail FROM unnest($1::text[], $2::text[], $3::jsonb[]) AS r (name, subject, detail)
+ON CONFLICT (name, subject) WHERE resolved_at IS NULL DO NOTHING
+RETURNING name, subject
+"""
+
+# An alert that stays is repeated slowly: the row's time moves, and the log says it again.
+REPEAT_ALERTS: Final = """
+UPDATE lake.alerts a
+   SET repeated_at = now(), repeated_count = a.repeated_count + 1, detail = r.detail
+  FROM unnest($1::text[], $2::text[], $3::jsonb[]) AS r (name, subject, detail)
+ WHERE a.name = r.name AND a.subject = r.subject AND a.resolved_at IS NULL
+   AND a.repeated_at < now() - make_interval(secs => $4)
+RETURNING a.name, a.subject
+"""
+
+OPEN_ALERTS: Final = "SELECT name, subject FROM lake.alerts WHERE resolved_at IS NULL"
+
+RESOLVE_ALERTS: Final = """
+UPDATE lake.alerts a SET resolved_at = now()
+  FROM unnest($1::text[], $2::text[]) AS r (name, subject)
+ WHERE a.name = r.name AND a.subject = r.subject AND a.resolved_at IS NULL
+RETURNING a.name, a.subject
+"""

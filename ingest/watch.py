@@ -1,0 +1,86 @@
+"""Decides which alerts stand, from what the collectors last told (contract §8). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from contracts.heartbeat import Heartbeat, InstanceState
+from ingest.config import IngestConfig
+
+SILENT, BACKLOG = "collector.silent", "collector.backlog"
+DISCONNECTED, INSTANCE_SILENT = "instance.disconnected", "instance.silent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """The last heartbeat of a collector and how long ago it came, by the database's clock."""
+
+    name: str
+    age_s: float
+    report: Heartbeat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """Something that a person should know; one stands at a time for a name and a subject."""
+
+    name: str
+    subject: str
+    detail: Mapping[str, object] = field(default_factory=dict)
+
+
+def due_alerts(beats: Sequence[Beat], config: IngestConfig, now: datetime) -> list[Alert]:
+    """All alerts that stand now. A silent collector has one alert; what it said before is not judged."""
+    alerts: list[Alert] = []
+    for beat in beats:
+        if beat.age_s > config.silent_after_s:
+            alerts.append(Alert(name=SILENT, subject=beat.name, detail={"age_s": round(beat.age_s)}))
+            continue
+        alerts.extend(_backlog(beat, config))
+        for state in beat.report.instances:
+            alerts.extend(_instance(beat, state, config, now))
+    return alerts
+
+
+def judged(name: str, subject: str, beats: Sequence[Beat], config: IngestConfig) -> bool:
+    """Whether this round could see that the alert is over: its collector speaks."""
+    if name not in (SILENT, BACKLOG, DISCONNECTED, INSTANCE_SILENT):
+        return False
+    collector = subject if name in (SILENT, BACKLOG) else subject.split("/", 1)[0]
+    return any(beat.name == collector and beat.age_s <= config.silent_after_s for beat in beats)
+
+
+def _backlog(beat: Beat, config: IngestConfig) -> Iterator[Alert]:
+    waiting, age_s = beat.report.depth.waiting, beat.report.oldest_age_s or 0.0
+    if waiting > config.backlog_records or (waiting and age_s > config.backlog_age_s):
+        yield Alert(
+            name=BACKLOG, subject=beat.name, detail={"waiting": waiting, "oldest_age_s": round(age_s)}
+        )
+
+
+def _instance(beat: Beat, state: InstanceState, config: IngestConfig, now: datetime) -> Iterator[Alert]:
+    subject = f"{beat.name}/{state.gateway}/{state.instance}"
+    if state.state is None:
+        return
+    if state.state != "open":
+        age_s = _age_s(state.state_at, now)
+        if age_s is not None and age_s > config.disconnected_after_s:
+            yield Alert(
+                name=DISCONNECTED, subject=subject, detail={"state": state.state, "age_s": round(age_s)}
+            )
+        return
+    age_s = _age_s(state.last_event_at, now)
+    if age_s is not None and age_s > config.instance_silent_after_s:
+        yield Alert(name=INSTANCE_SILENT, subject=subject, detail={"age_s": round(age_s)})
+
+
+def _age_s(text: str | None, now: datetime) -> float | None:
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (now - at).total_seconds() if at.tzinfo is not None else None
