@@ -92,7 +92,7 @@ class Key:
     @property
     def is_secret_list(self) -> bool:
         """True for tuples of Secret."""
-        return getattr(self.hint, "__origin__", self.hint) == SecretList
+        return bool(getattr(self.hint, "__origin__", self.hint) == SecretList)
 
     @property
     def name(self) -> str:

@@ -1,0 +1,124 @@
+"""``zaplake collector``: look after the collector of a data folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from collector.verbs import Document
+from zaplake.cli import dead
+from zaplake.cli.asking import ask
+from zaplake.cli.options import Common, settle
+from zaplake.trouble import UsageTrouble
+
+app = App(name="collector", help="Look after the collector of a data folder.")
+app.command(dead.app)
+
+
+@app.command
+def status(
+    *, as_json: Annotated[bool, Parameter(name="--json")] = False, common: Common | None = None
+) -> int:
+    """What waits, what died, what is wrong.
+
+    Exit code 1 when shipping is halted or dead letters lie there.
+
+    Examples:
+
+    ```sh
+    zaplake collector status
+    zaplake collector status --json --data-dir /var/lib/zaplake
+    ```
+
+    Parameters
+    ----------
+    as_json
+        One JSON object.
+    """
+    document, alive = ask(settle(common), {"verb": "status"})
+    document = {"running": alive, **document}
+    if as_json:
+        print(json.dumps(document))
+    else:
+        _show(document)
+    return 1 if document["shipper"]["halted"] or document["outbox"]["dead"] else 0
+
+
+@app.command
+def load(file: Path, /, *, common: Common | None = None) -> int:
+    """Load a JSONL file of events; the same file again adds nothing.
+
+    A line is {"gateway", "instance", "event", "data"}, better with "at" and "seq". Works beside a running
+    collector and without one.
+
+    Examples:
+
+    ```sh
+    zaplake collector load events.jsonl
+    ```
+
+    Parameters
+    ----------
+    file
+        The file.
+    """
+    if not file.is_file():
+        raise UsageTrouble(f"there is no file {file}", "name an existing JSONL file")
+    settings = settle(common)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as progress:
+        task = progress.add_task(file.name, total=file.stat().st_size)
+
+        async def told(document: Document) -> None:
+            progress.update(
+                task, completed=_number(document["bytes_read"]), total=_number(document["file_bytes"])
+            )
+
+        report, _alive = ask(settings, {"verb": "load", "path": str(file.resolve())}, told, create=True)
+        progress.update(task, completed=report["file_bytes"])
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(report["counts"].items())) or "nothing new"
+    print(f"{report['lines']} lines: {counts}")
+    for bad in report["bad"]:
+        print(f"line {bad['line']} was not loaded: {bad['reason']}")
+    if report["bad_lines"] > len(report["bad"]):
+        print(f"… {report['bad_lines']} bad lines in all")
+    return 1 if report["bad_lines"] else 0
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, int), "the collector counts in whole bytes"
+    return value
+
+
+def _show(document: dict[str, Any]) -> None:
+    outbox, shipper = document["outbox"], document["shipper"]
+    running = f"runs since {document['uptime_s']:.0f} s" if document["running"] else "does not run"
+    shown = Table(title=f"collector {document['name']}: {running}", show_header=False)
+    oldest = "" if outbox["oldest_age_s"] is None else f" (oldest {outbox['oldest_age_s']:.0f} s)"
+    shown.add_row("waiting", f"{outbox['waiting'] + outbox['claimed']}{oldest}")
+    shown.add_row("dead", f"{outbox['dead']}" + (" → zaplake collector dead list" if outbox["dead"] else ""))
+    shown.add_row("delivered, remembered", str(outbox["seen"]))
+    shown.add_row("file", f"{outbox['file_bytes'] / 1e6:.1f} MB")
+    shipping = (
+        f"halted: {shipper['halt_reason']}" if shipper["halted"] else (shipper["last_verdict"] or "idle")
+    )
+    shown.add_row("shipping to", f"{document['backend_url']}: {shipping}")
+    for name, count in sorted(document["totals"].items()):
+        shown.add_row(f"events {name}", str(count))
+    for alert in document["alerts"]["active"]:
+        shown.add_row("alert", f"{alert['alert']} {alert['subject']} since {alert['since']}")
+    console = Console()
+    console.print(shown, markup=False)
+    if document["instances"]:
+        table = Table("gateway", "instance", "scope", "state", "last event")
+        for seen in document["instances"]:
+            table.add_row(
+                *(str(seen[n] or "") for n in ("gateway", "instance", "scope", "state", "last_event_at"))
+            )
+        console.print(table, markup=False)

@@ -1,0 +1,97 @@
+"""Turns the settings into the configurations of the rooms."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets as random_secrets
+from pathlib import Path
+
+from collector.config import CollectorConfig, GatewayConfig, default_gateways
+from ingest.config import IngestConfig
+from zaplake.secret import Secret, kept_secret
+from zaplake.settings import GatewaySettings, Settings
+from zaplake.trouble import Trouble
+
+OUTBOX_FOLDER = "outbox"
+
+
+def signing_secrets(settings: Settings) -> tuple[bytes, ...]:
+    """The configured ones, else the one of the data folder. Raises Trouble when there is none."""
+    found = _found_secrets(settings)
+    if not found:
+        raise Trouble(
+            "no signing secret is set",
+            "set ZAPLAKE_SIGNING_SECRETS to the same value here and there (make one: openssl rand -hex 32)",
+        )
+    return found
+
+
+def ingest_config(settings: Settings, *, dsn: str, secrets: tuple[bytes, ...]) -> IngestConfig:
+    """The backend's configuration."""
+    return dataclasses.replace(settings.ingest.limits, dsn=dsn, secrets=secrets)
+
+
+def collector_config(
+    settings: Settings, *, secrets: tuple[bytes, ...], backend_url: str | None = None
+) -> CollectorConfig:
+    """The daemon's configuration; ``backend_url`` wins over the settings."""
+    return CollectorConfig(
+        backend_url=backend_url or settings.collector.backend_url,
+        secrets=secrets,
+        data_folder=outbox_folder(settings),
+        name=settings.collector.name,
+        gateways=_gateways(settings),
+        accounts={_source(key): scope for key, scope in settings.accounts.items()},
+        host=settings.collector.host,
+        port=settings.collector.port,
+        capture=settings.capture,
+        heartbeat_s=settings.collector.heartbeat_s,
+        limits=settings.collector.limits,
+    )
+
+
+def verbs_config(settings: Settings) -> CollectorConfig:
+    """For an operator's verb on the data folder: nothing is signed, so a secret of the moment will do."""
+    found = _found_secrets(settings) or (random_secrets.token_bytes(32),)
+    return collector_config(settings, secrets=found)
+
+
+def outbox_folder(settings: Settings) -> Path:
+    """Where the collector keeps its file: 0700, beside the folder of the embedded Postgres."""
+    return settings.data_dir.expanduser().resolve() / OUTBOX_FOLDER
+
+
+def _found_secrets(settings: Settings) -> tuple[bytes, ...]:
+    if settings.signing_secrets:
+        return tuple(secret.reveal().encode() for secret in settings.signing_secrets)
+    kept = kept_secret(settings.data_dir)
+    return () if kept is None else (kept.reveal().encode(),)
+
+
+def _gateways(settings: Settings) -> tuple[GatewayConfig, ...]:
+    if settings.gateways:
+        return tuple(map(_gateway, settings.gateways))
+    tokens = _revealed(settings.gateway_tokens)
+    return tuple(dataclasses.replace(gateway, tokens=tokens) for gateway in default_gateways())
+
+
+def _gateway(given: GatewaySettings) -> GatewayConfig:
+    return GatewayConfig(
+        name=given.name,
+        family=given.family,
+        tokens=_revealed(given.tokens),
+        jwt_keys=_revealed(given.jwt_keys),
+        hmac_keys=_revealed(given.hmac_keys),
+        app_secrets=_revealed(given.app_secrets),
+        verify_token=given.verify_token.reveal() if given.verify_token is not None else None,
+        instances=given.instances,
+    )
+
+
+def _revealed(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+    return tuple(secret.reveal() for secret in secrets)
+
+
+def _source(key: str) -> tuple[str, str]:
+    gateway, _, instance = key.partition("/")
+    return gateway, instance
