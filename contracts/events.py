@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 Path: TypeAlias = tuple[str | int, ...]
-Part: TypeAlias = "str | int | bool | None | tuple[str | int | bool | None, ...] | Occurrence"
+Part: TypeAlias = "str | int | bool | tuple[str | int | bool | None, ...] | Occurrence | None"
 
 
 class Occurrence(enum.Enum):

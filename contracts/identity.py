@@ -6,12 +6,11 @@ Any language can recompute it: ``JSON.stringify([1, scope, kind, ...parts])`` in
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 import uuid
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
+from contracts.compact import compact_json
 from contracts.events import Occurrence, Part
 
 NAMESPACE: Final = uuid.UUID("d0108709-ef11-53c7-8e68-9953e8afdb48")
@@ -19,16 +18,14 @@ VERSION: Final = 1
 
 StampOccurrence: TypeAlias = tuple[str | int, ...]
 
-_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
 
 def event_id(
     scope: str, kind: str, parts: Sequence[Part], occurrence: str | StampOccurrence | None = None
 ) -> str:
     """Return uuid5(NAMESPACE, json([1, scope, kind, …parts])), lower-case and hyphenated (contract §4).
 
-    ``OCCURRENCE`` among the parts is replaced by ``occurrence``; a tuple becomes an array.
+    ``OCCURRENCE`` among the parts is replaced by ``occurrence``; a tuple becomes an array; a lone surrogate
+    stands as its escape, ``\\ud83d``.
     Raises ValueError when the parts ask for an occurrence and there is none.
     """
     return _uuid5([VERSION, scope, kind, *(_plain(part, occurrence) for part in parts)])
@@ -58,12 +55,6 @@ def _plain(part: Part, occurrence: str | StampOccurrence | None) -> object:
 
 
 def _uuid5(name: list[object]) -> str:
-    text = _to_json(name)
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8: it is written as JSON.stringify writes it, as its lower-case escape.
-        data = _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
     # SHA-1 is what UUIDv5 is made of (RFC 9562), not a protection.
-    digest = hashlib.sha1(NAMESPACE.bytes + data, usedforsecurity=False).digest()
+    digest = hashlib.sha1(NAMESPACE.bytes + compact_json(name), usedforsecurity=False).digest()
     return str(uuid.UUID(bytes=digest[:16], version=5))

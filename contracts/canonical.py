@@ -1,0 +1,159 @@
+"""One form for all the ways gateways write the same value, for hashes only (contract §5, version 1).
+
+The lists of integer, byte, enum and set-like fields and of what is volatile in each kind are data:
+``canonical_v1.toml``. Another language can recompute everything here; the vectors are published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import unicodedata
+from collections.abc import Mapping
+from typing import Final
+
+from contracts.binary import field_bytes, object_bytes
+from contracts.canonical_data import ANY_ITEM, Rules, Steps, rules
+from contracts.compact import sorted_json
+from contracts.jids import bare_jid
+from contracts.jsontext import BigNumber
+from contracts.times import MILLISECONDS_FROM, as_integer
+
+MEMBER_HASH_BYTES: Final = 16
+NUMBER_KEY: Final = "$number"
+DEEP_KEY: Final = "$deep"
+BYTES_PREFIX: Final = "sha256:"
+
+_NOWHERE: Final = Steps()
+_LONG_MEMBERS: Final = frozenset(("low", "high", "unsigned"))
+_EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
+
+
+def canonical(kind: str, element: object) -> object:
+    """Return the canonical form of an element of this kind: JSON values of bounded depth, never an error."""
+    of_kind = rules(kind)
+    return _value(element, "", "", of_kind.paths, of_kind, 0)
+
+
+def canonical_json(value: object) -> bytes:
+    """Return the bytes that are hashed: members in code point order, no spaces, UTF-8."""
+    return sorted_json(value)
+
+
+def content_hash(kind: str, element: object) -> str:
+    """Return the hex sha256 of the canonical form."""
+    return hashlib.sha256(canonical_json(canonical(kind, element))).hexdigest()
+
+
+def member_hashes(kind: str, element: object) -> dict[str, bytes]:
+    """Return a 16-byte hash of every member of the canonical element; under "" when it is no object."""
+    form = canonical(kind, element)
+    members = form if isinstance(form, dict) else {"": form}
+    return {name: _short_hash(value) for name, value in members.items()}
+
+
+def _short_hash(value: object) -> bytes:
+    return hashlib.sha256(canonical_json(value)).digest()[:MEMBER_HASH_BYTES]
+
+
+def _value(value: object, parent: str, name: str, steps: Steps, of_kind: Rules, depth: int) -> object:
+    """``name`` is the member the value stands in (an item stands in its array's), ``parent`` the one above."""
+    if isinstance(value, Mapping):
+        return _object(value, name, steps, of_kind, depth)
+    if isinstance(value, list | tuple):
+        return _array(list(value), parent, name, steps, of_kind, depth)
+    if isinstance(value, BigNumber):
+        return {NUMBER_KEY: str(value)}
+    if isinstance(value, str):
+        return _text(value, parent, name, of_kind)
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return {NUMBER_KEY: "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
+    if isinstance(value, float) and not value.is_integer():
+        return value
+    assert isinstance(value, int | float), "a JSON value"
+    return _integer(int(value), parent, name, of_kind)
+
+
+def _object(value: Mapping[str, object], name: str, steps: Steps, of_kind: Rules, depth: int) -> object:
+    if depth >= of_kind.depth_max:
+        return {DEEP_KEY: _deep_hash(value)}
+    data = object_bytes(value)
+    if data is not None:
+        return _bytes(data)
+    if value.keys() <= _LONG_MEMBERS:
+        number = as_integer(value)
+        if number is not None:
+            return _integer(number, "", name, of_kind)
+    form: dict[str, object] = {}
+    for member in sorted(value):
+        if member in steps.dropped or member in of_kind.names or (name, member) in of_kind.pairs:
+            continue
+        below = steps.below.get(member, _NOWHERE)
+        item = _value(value[member], name, member, below, of_kind, depth + 1)
+        if item not in _EMPTY:
+            form[unicodedata.normalize("NFC", member)] = item
+    return form
+
+
+def _array(value: list[object], parent: str, name: str, steps: Steps, of_kind: Rules, depth: int) -> object:
+    if depth >= of_kind.depth_max:
+        return {DEEP_KEY: _deep_hash(value)}
+    if value and name in of_kind.byte_fields:
+        data = field_bytes(value)
+        if data is not None:
+            return _bytes(data)
+    below = steps.below.get(ANY_ITEM, _NOWHERE)
+    items = [_value(item, parent, name, below, of_kind, depth + 1) for item in value]
+    if name in of_kind.set_fields:
+        items.sort(key=lambda item: (_own_id(item), canonical_json(item)))
+    return items
+
+
+def _text(value: str, parent: str, name: str, of_kind: Rules) -> object:
+    if name in of_kind.byte_fields:
+        data = field_bytes(value)
+        if data is not None:
+            return _bytes(data)
+    if name in of_kind.integer_fields:
+        number = as_integer(value)
+        if number is not None:
+            return _integer(number, parent, name, of_kind)
+    if name.endswith(of_kind.link_suffixes):
+        value = value.partition("?")[0]
+    return unicodedata.normalize("NFC", value)
+
+
+def _integer(value: int, parent: str, name: str, of_kind: Rules) -> object:
+    names = of_kind.enums.get(f"{parent}.{name}") or of_kind.enums.get(name)
+    if names is not None:
+        return names.get(value, value)
+    return value // 1000 if name in of_kind.second_fields and value > MILLISECONDS_FROM else value
+
+
+def _bytes(data: bytes) -> str:
+    return BYTES_PREFIX + hashlib.sha256(data).hexdigest() if data else ""
+
+
+def _own_id(item: object) -> str:
+    own = item.get("id", item.get("jid", "")) if isinstance(item, dict) else item
+    return bare_jid(own) if isinstance(own, str) else ""
+
+
+def _deep_hash(value: object) -> str:
+    """Hash what is below the depth limit without recursion: its tokens in order, as they are."""
+    digest = hashlib.sha256()
+    todo: list[object] = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Mapping):
+            digest.update(b"{%d" % len(item))
+            for member in sorted(item, reverse=True):
+                todo += (item[member], str(member))
+        elif isinstance(item, list | tuple):
+            digest.update(b"[%d" % len(item))
+            todo += reversed(item)
+        else:
+            digest.update(canonical_json(repr(item)))
+    return digest.hexdigest()

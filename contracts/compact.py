@@ -1,0 +1,30 @@
+"""JSON in one spelling for what is hashed: no spaces, UTF-8, and an escape for what has no UTF-8."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_encode_sorted = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True
+).encode
+
+
+def compact_json(value: object) -> bytes:
+    """Return the bytes of JavaScript's ``JSON.stringify``: a lone surrogate as its lower-case escape."""
+    return _utf8(_encode(value))
+
+
+def sorted_json(value: object) -> bytes:
+    """As ``compact_json``, with the members of every object in code point order."""
+    return _utf8(_encode_sorted(value))
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()

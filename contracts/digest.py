@@ -1,0 +1,96 @@
+"""What a message says, in 16 bytes: a second copy with another digest still tells something (contract §4)."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Mapping
+from typing import Final
+
+from contracts.binary import field_bytes, object_bytes
+from contracts.canonical import canonical, canonical_json
+
+DIGEST_BYTES: Final = 16
+UNWRAP_MAX: Final = 8
+"""Wrappers opened; what is deeper is content like any other."""
+
+_WRAPPERS: Final = (
+    "ephemeralMessage",
+    "viewOnceMessage",
+    "viewOnceMessageV2",
+    "viewOnceMessageV2Extension",
+    "documentWithCaptionMessage",
+    "editedMessage",
+    "deviceSentMessage",
+    "groupMentionedMessage",
+    "botInvokeMessage",
+    "botForwardedMessage",
+    "associatedChildMessage",
+    "groupStatusMessage",
+    "groupStatusMessageV2",
+    "groupStatusMentionMessage",
+    "statusMentionMessage",
+    "lottieStickerMessage",
+    "eventCoverImage",
+    "limitSharingMessage",
+    "pollCreationMessageV4",
+    "pollCreationOptionImageMessage",
+    "questionMessage",
+    "statusAddYours",
+)
+"""WAProto's FutureProofMessage members of Message, and the sender's own copy (deviceSentMessage)."""
+
+
+def content_digest(message: object) -> bytes:
+    """Return 16 bytes of the sha256 of [text or caption (NFC), fileSha256] of the unwrapped message.
+
+    ``message`` is the member of that name. The file's hash stands as lower-case hex; what is missing is null.
+    A message with neither is digested in its canonical form.
+    """
+    inner = unwrap_message(message)
+    said = None if inner is None else _text(inner)
+    file_sha256 = None if inner is None else _file_sha256(inner)
+    if said is None and file_sha256 is None:
+        form = canonical("message", {"message": message if inner is None else inner})
+    else:
+        form = [said, file_sha256]
+    return hashlib.sha256(canonical_json(form)).digest()[:DIGEST_BYTES]
+
+
+def unwrap_message(message: object) -> Mapping[str, object] | None:
+    """Open the wrappers of a member ``message``, at most 8; None when it is no object."""
+    inner = message if isinstance(message, Mapping) else None
+    for _ in range(UNWRAP_MAX):
+        content = None if inner is None else _wrapped(inner)
+        if content is None:
+            break
+        inner = content
+    return inner
+
+
+def _wrapped(message: Mapping[str, object]) -> Mapping[str, object] | None:
+    for name in _WRAPPERS:
+        wrapper = message.get(name)
+        content = wrapper.get("message") if isinstance(wrapper, Mapping) else None
+        if isinstance(content, Mapping):
+            return content
+    return None
+
+
+def _text(message: Mapping[str, object]) -> str | None:
+    said = [message.get("conversation")]
+    for name in sorted(message):
+        part = message[name]
+        if isinstance(part, Mapping):
+            said.append(part.get("text") if name == "extendedTextMessage" else part.get("caption"))
+    return next((unicodedata.normalize("NFC", text) for text in said if isinstance(text, str) and text), None)
+
+
+def _file_sha256(message: Mapping[str, object]) -> str | None:
+    for name in sorted(message):
+        part = message[name]
+        value = part.get("fileSha256") if isinstance(part, Mapping) else None
+        data = object_bytes(value) if isinstance(value, Mapping) else field_bytes(value)
+        if data:
+            return data.hex()
+    return None
