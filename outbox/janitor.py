@@ -1,0 +1,82 @@
+"""Forgets what is old, in small bites, and keeps the file short; dead letters are exported before they go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from outbox.clock import Clock
+from outbox.store import DeadRecord, PruneLimits, Store, StoreUnavailable
+
+Export: TypeAlias = "Callable[[Sequence[DeadRecord]], Awaitable[None]]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JanitorConfig:
+    """How long things are remembered, and how many."""
+
+    seen_days: float = 30.0
+    seen_rows_max: int = 2_000_000
+    dead_days: float = 30.0
+    dead_rows_max: int = 100_000
+    last_rows_max: int = 100_000
+    """Guarded subjects; the one that changed longest ago is forgotten first."""
+    rows_per_call_max: int = 500
+    """Rows of one transaction, so that a put never waits long."""
+    calls_per_tick_max: int = 200
+    interval_s: float = 60.0
+
+
+class Janitor:
+    """Prunes one store every ``interval_s``; a store or an archive that is away is tried at the next tick."""
+
+    def __init__(self, store: Store, clock: Clock, config: JanitorConfig, export: Export) -> None:
+        self._store = store
+        self._clock = clock
+        self._config = config
+        self._export = export
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Tick until ``stop`` is set."""
+        while not stop.is_set():
+            try:
+                await self.tick()
+            except (StoreUnavailable, OSError):
+                pass  # the shipper tells about the store; forgetting can wait
+            until = self._clock.now() + timedelta(seconds=self._config.interval_s)
+            await self._clock.wait(stop, until)
+
+    async def tick(self) -> int:
+        """Export and forget what is due now, a bounded number of rows; returns how many were forgotten."""
+        now, config = self._clock.now(), self._config
+        forgotten = 0
+        for _ in range(config.calls_per_tick_max):
+            dead_before = now - timedelta(days=config.dead_days)
+            limits = PruneLimits(
+                seen_before=now - timedelta(days=config.seen_days),
+                seen_rows_max=config.seen_rows_max,
+                dead_before=dead_before,
+                dead_through=await self._export_dead(dead_before),
+                dead_rows_max=config.dead_rows_max,
+                last_rows_max=config.last_rows_max,
+                rows_per_call_max=config.rows_per_call_max,
+            )
+            pruned = await self._store.prune(limits)
+            forgotten += pruned
+            if not pruned:
+                break
+        await self._store.checkpoint()
+        return forgotten
+
+    async def _export_dead(self, before: datetime) -> int:
+        """Hand the dead letters that may go next to the archive; returns the rowid up to which it has them."""
+        excess = (await self._store.stats()).dead - self._config.dead_rows_max
+        listed = await self._store.dead_list(limit=self._config.rows_per_call_max)
+        going = [dead for place, dead in enumerate(listed) if place < excess or dead.died_at < before]
+        for dead in going:
+            letters = await self._store.dead_show(dead.id)
+            await self._export([letter for letter in letters if letter.rowid == dead.rowid])
+        return going[-1].rowid if going else 0
