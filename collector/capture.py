@@ -49,10 +49,12 @@ class Capture:
         config: CollectorConfig,
         alerts: Alerts,
         now: Callable[[], datetime],
+        on_put: Callable[[], None],
     ) -> None:
+        """``on_put`` is called after each commit that may have brought something to ship."""
         limits = config.limits
         self._store, self._config, self._alerts = store, config, alerts
-        self._now = now
+        self._now, self._on_put = now, on_put
         self._heavy = ThreadPoolExecutor(limits.heavy_threads_max, thread_name_prefix="translate")
         self._keeping = asyncio.Lock()
         self._storms = StormGuard(
@@ -110,7 +112,9 @@ class Capture:
         now = self._now()
         for source in self._storms.over(now.timestamp()):
             await self._release(source)
-        await self._store.release_held(before=now - timedelta(seconds=STORM_S_MAX))
+        if self._storms.any_holding():
+            await self._store.release_held(before=now - timedelta(seconds=STORM_S_MAX))
+            self._on_put()
 
     async def apply_accounts(self, table: dict[Source, str]) -> None:
         """Takes the backend's account table; what the own configuration says stays. Kept in the store."""
@@ -182,6 +186,7 @@ class Capture:
 
     async def _release(self, source: Source) -> None:
         for released in await self._store.release_held(key=json.dumps(source)):
+            self._on_put()
             _log.info("storm.over", gateway=source[0], instance=source[1], events=released.count)
 
     async def _put(self, groups: Sequence[tuple[Sequence[NewRecord], Counter[str]]]) -> None:
@@ -189,6 +194,7 @@ class Capture:
         if not records:
             return
         results = iter(await self._store.put(records))
+        self._on_put()
         for group, counts in groups:
             for _ in group:
                 counts[next(results).outcome.value] += 1

@@ -107,7 +107,7 @@ class Limits:
     heavy_threads_max: int = 2
     connections_max: int = 4096
     accept_backlog: int = 2048
-    keep_alive_s: float = 75.0
+    keep_alive_s: int = 75
     instances_max: int = 10_000
     tally_rows_max: int = 5_000
     alerts_kept_max: int = 200
@@ -119,7 +119,8 @@ class Limits:
     request_timeout_s: float = 15.0
     client_keep_alive_s: float = 4.0
     """Below the keep-alive of any usual server (5 s), so that a request never meets a closing socket."""
-    lease_s: float = 60.0
+    drain_s: float = 20.0
+    """How long a stop waits for answers on their way."""
     answer_bytes_max: int = 8 * 1024 * 1024
     backlog_alert_records: int = 10_000
     load_lines_max: int = 200
@@ -135,8 +136,8 @@ class Limits:
             "limits.bodies_in_flight_bytes_max: below body_bytes_max, the largest body could never pass",
         )
         _refuse(
-            self.lease_s <= self.request_timeout_s,
-            "limits.lease_s: not above request_timeout_s, a record could be sent twice at once",
+            self.drain_s <= self.request_timeout_s,
+            "limits.drain_s: not above request_timeout_s, a stop would throw away answers on their way",
         )
 
 

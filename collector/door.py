@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Final
 from urllib.parse import parse_qs
 
+import msgspec
 import structlog
 
 from asgi.answers import PROBLEM_JSON, problem, send_answer
@@ -26,6 +27,7 @@ from collector.credentials import Credentials, is_loopback
 from collector.inflate import UnknownEncoding, inflated
 from collector.route import PREFIX, Place, place_in, segments
 from collector.translate import Arrival
+from collector.verbs import Document
 from contracts.envelope import PROBLEM_TOO_LARGE, PROBLEM_UNAVAILABLE
 
 CHALLENGE_CHARS_MAX: Final = 1024
@@ -39,6 +41,7 @@ _NOT_ALLOWED: Final = problem(405, "about:blank", "Method not allowed")
 _FORBIDDEN: Final = problem(403, "about:blank", "Forbidden")
 _UNAVAILABLE: Final = problem(503, PROBLEM_UNAVAILABLE, "Not now")
 
+_encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger("collector.door")
 
 
@@ -66,7 +69,7 @@ class Door:
         capture: Capture,
         config: CollectorConfig,
         alerts: Alerts,
-        status: Callable[[], Awaitable[bytes]],
+        status: Callable[[], Awaitable[Document]],
         now: Callable[[], datetime],
     ) -> None:
         self._capture, self._alerts, self._status, self._now = capture, alerts, status, now
@@ -101,7 +104,7 @@ class Door:
         if parts == [b"healthz"]:
             await send_answer(send, 200, _HEALTHY)
         elif parts == [b"status"] and is_loopback(scope.get("client")):
-            await send_answer(send, 200, await self._status())
+            await send_answer(send, 200, _encode(await self._status()))
         else:
             self._capture.tally.add_total("no_gateway")
             await send_answer(send, 404, _NOT_FOUND, PROBLEM_JSON)

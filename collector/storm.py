@@ -60,3 +60,7 @@ class StormGuard:
         for source in quiet:
             self.runs[source].holding = False
         return quiet
+
+    def any_holding(self) -> bool:
+        """True while some instance is being held."""
+        return any(run.holding for run in self.runs.values())

@@ -82,7 +82,7 @@ class Rules:
 
 
 def translate(arrival: Arrival, rules: Rules) -> Translation:
-    """The records of one body. What is no JSON, or what its reader fails on, is one record of kind unknown."""
+    """The records of one body. What is no JSON, or what its reader fails on is one unknown."""
     try:
         body = decode(arrival.raw)
     except NotJson as error:

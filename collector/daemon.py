@@ -1,0 +1,199 @@
+"""The collector's process: one task group; the doors close first and the store last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import structlog
+
+from asgi.server import HttpServer
+from collector.alerts import Alerts
+from collector.backend import Backend
+from collector.capture import Capture
+from collector.config import CollectorConfig
+from collector.control import serving
+from collector.door import Door
+from collector.heartbeat import keep_beating
+from collector.report import Reporter
+from collector.shipper_alerts import telling
+from collector.shipping import HttpTransport
+from collector.verbs import Document, Verbs
+from outbox.clock import SystemClock
+from outbox.shipper import Shipper, ShipperConfig
+from outbox.sqlite import open_sqlite
+from outbox.store import Store, StoreError
+
+HOUSEKEEPING_S: Final = 5.0
+"""How often storms, backlog and fading alerts are looked at."""
+
+_log = structlog.get_logger("collector.daemon")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonState:
+    """What the daemon tells whoever started it. ``ready`` is said once both doors accept."""
+
+    state: Literal["ready", "stopping", "stopped"]
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What one run is made of."""
+
+    store: Store
+    alerts: Alerts
+    backend: Backend
+    shipper: Shipper
+    capture: Capture
+    reporter: Reporter
+    verbs: Verbs
+    server: HttpServer
+
+
+class Daemon:
+    """One collector. ``run`` returns when it was asked to stop, and raises when one of its tasks died."""
+
+    def __init__(
+        self, config: CollectorConfig, *, open_store: Callable[[], Awaitable[Store]] | None = None
+    ) -> None:
+        """``open_store`` replaces the SQLite file in the data folder."""
+        self._config = config
+        self._clock = SystemClock()
+        self._open_store = open_store or self._open_sqlite
+        self._reporter: Reporter | None = None
+
+    async def status(self) -> Document:
+        """The status document; only while it runs."""
+        assert self._reporter is not None, "run comes first"
+        return await self._reporter.status()
+
+    async def run(self, stop: asyncio.Event, on_state: Callable[[DaemonState], None]) -> None:
+        """Runs until ``stop``: doors close first, then answers on their way are awaited, then the store.
+
+        Raises what the store raises when it cannot be opened, OSError when an address is taken, and an
+        ExceptionGroup when a task died; every acknowledged event is in the store whatever happens.
+        """
+        store = await self._open_store()
+        try:
+            async with Backend(self._config) as backend:
+                parts = self._assemble(store, backend)
+                await parts.alerts.load(store)
+                await parts.capture.open()
+                self._reporter = parts.reporter
+                port = await self._serve(parts, stop, on_state)
+        finally:
+            await store.close()
+        on_state(DaemonState(state="stopped", port=port))
+
+    async def _open_sqlite(self) -> Store:
+        return await open_sqlite(self._config.data_folder, self._clock)
+
+    def _assemble(self, store: Store, backend: Backend) -> _Parts:
+        config, now, limits = self._config, self._clock.now, self._config.limits
+        alerts = Alerts(now=now, kept_max=limits.alerts_kept_max)
+        shipper = Shipper(store, HttpTransport(backend), self._clock, shipper_config(config), telling(alerts))
+        capture = Capture(store=store, config=config, alerts=alerts, now=now, on_put=shipper.wake)
+        reporter = Reporter(
+            config=config, store=store, capture=capture, alerts=alerts, shipper=shipper.state, now=now
+        )
+        verbs = Verbs(
+            store=store,
+            capture=capture,
+            limits=limits,
+            now=now,
+            status=reporter.status,
+            wake=shipper.wake,
+        )
+        server = HttpServer(
+            Door(capture=capture, config=config, alerts=alerts, status=reporter.status, now=now),
+            host=config.host,
+            port=config.port,
+            backlog=limits.accept_backlog,
+            keep_alive_s=limits.keep_alive_s,
+            limit_concurrency=limits.connections_max,
+        )
+        return _Parts(
+            store=store,
+            alerts=alerts,
+            backend=backend,
+            shipper=shipper,
+            capture=capture,
+            reporter=reporter,
+            verbs=verbs,
+            server=server,
+        )
+
+    async def _serve(
+        self, parts: _Parts, stop: asyncio.Event, on_state: Callable[[DaemonState], None]
+    ) -> int:
+        """Everything at work until ``stop``; returns the door's port."""
+        stop_shipper = asyncio.Event()
+        try:
+            port = await parts.server.start()
+            async with serving(self._config.socket_path, parts.verbs), asyncio.TaskGroup() as tasks:
+                shipping = tasks.create_task(parts.shipper.run(stop_shipper), name="shipper")
+                loops = [tasks.create_task(loop) for loop in self._loops(parts)]
+                door = tasks.create_task(_watched(parts.server, stop), name="door")
+                on_state(DaemonState(state="ready", port=port))
+                await stop.wait()
+                on_state(DaemonState(state="stopping", port=port))
+                await parts.server.stop(self._config.limits.stop_grace_s)
+                await door
+                stop_shipper.set()
+                await shipping
+                for loop in loops:
+                    loop.cancel()
+        finally:
+            await parts.server.stop(0)
+            parts.capture.close()
+            with contextlib.suppress(StoreError):
+                await parts.alerts.save(parts.store)
+        return port
+
+    def _loops(self, parts: _Parts) -> list[Coroutine[None, None, None]]:
+        return [
+            parts.alerts.keep_saved(parts.store),
+            keep_house(parts.capture, parts.reporter, parts.alerts),
+            keep_beating(
+                self._config.heartbeat_s,
+                backend=parts.backend,
+                reporter=parts.reporter,
+                capture=parts.capture,
+            ),
+        ]
+
+
+def shipper_config(config: CollectorConfig) -> ShipperConfig:
+    """The engine's limits as this collector has them."""
+    limits = config.limits
+    return ShipperConfig(
+        batch_records_max=limits.batch_records_max,
+        batch_bytes_max=limits.batch_bytes_max,
+        in_flight_max=limits.batches_in_flight_max,
+        drain_s_max=limits.drain_s,
+    )
+
+
+async def keep_house(capture: Capture, reporter: Reporter, alerts: Alerts) -> None:
+    """Runs for ever: ends storms, watches depth, lets old alerts fade. A failing store is tried again."""
+    while True:
+        await asyncio.sleep(HOUSEKEEPING_S)
+        alerts.fade()
+        capture.prune_counts()
+        try:
+            await capture.release_storms()
+            await reporter.watch()
+        except StoreError as error:
+            _log.warning("housekeeping.failed", error=type(error).__name__)
+
+
+async def _watched(server: HttpServer, stop: asyncio.Event) -> None:
+    """A door that ended by itself ends the process."""
+    await server.wait()
+    if not stop.is_set():
+        raise RuntimeError("the door closed by itself")

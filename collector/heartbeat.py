@@ -1,0 +1,62 @@
+"""Says every 30 seconds, signed, that the collector lives, and takes the account table from the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+import structlog
+
+from collector.backend import Backend
+from collector.capture import Capture
+from collector.report import Reporter
+from contracts.heartbeat import decode_answer, encode_heartbeat, heartbeat_path
+from contracts.identity import heartbeat_id
+from outbox.store import StoreError
+
+_JSON: Final = "application/json"
+
+_log = structlog.get_logger("collector.heartbeat")
+
+
+async def beat(*, backend: Backend, reporter: Reporter, capture: Capture) -> bool:
+    """One heartbeat: a log line, a signed request, the table applied. True when the backend took it."""
+    heartbeat = await reporter.heartbeat()
+    _log.info(
+        "heartbeat",
+        seq=heartbeat.seq,
+        waiting=heartbeat.depth.waiting,
+        dead=heartbeat.depth.dead,
+        oldest_age_s=heartbeat.oldest_age_s,
+        last_verdict=heartbeat.last_verdict,
+        halted=heartbeat.halted,
+    )
+    reply = await backend.post(
+        heartbeat_path(heartbeat.name),
+        event_id=heartbeat_id(heartbeat.name, heartbeat.boot, heartbeat.seq),
+        body=encode_heartbeat(heartbeat),
+        content_type=_JSON,
+    )
+    if isinstance(reply, str) or not 200 <= reply.status < 300:
+        _log.info("heartbeat.refused", answer=reply if isinstance(reply, str) else reply.status)
+        return False
+    try:
+        table = decode_answer(reply.body)
+    except (msgspec.MsgspecError, RecursionError):
+        _log.info("heartbeat.refused", answer="no answer of a backend")
+        return False
+    await capture.apply_accounts(
+        {(entry.gateway, entry.instance): entry.scope for entry in table.scopes if entry.scope}
+    )
+    return True
+
+
+async def keep_beating(every_s: float, *, backend: Backend, reporter: Reporter, capture: Capture) -> None:
+    """Runs for ever. A backend that is away costs nothing but the heartbeat."""
+    while True:
+        try:
+            await beat(backend=backend, reporter=reporter, capture=capture)
+        except (StoreError, OSError) as error:
+            _log.warning("heartbeat.failed", error=type(error).__name__)
+        await asyncio.sleep(every_s)

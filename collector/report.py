@@ -1,0 +1,163 @@
+"""What the collector says of itself: the status document, the heartbeat, and alerts on its depth."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from importlib import metadata
+from typing import Final
+
+from collector.alerts import Alerts
+from collector.capture import Capture
+from collector.config import CollectorConfig
+from collector.verbs import Document
+from contracts.heartbeat import COUNTERS_MAX, INSTANCES_MAX, Counter, Depth, Heartbeat, InstanceState
+from outbox.shipper import ShipperState
+from outbox.store import Store, StoreStats
+
+ROW_OUTCOMES: Final = ("stored", "conflict")
+"""Outcomes of a put that make a row at the backend."""
+
+
+class Reporter:
+    """Reads the living parts; changes nothing but alerts."""
+
+    def __init__(
+        self,
+        *,
+        config: CollectorConfig,
+        store: Store,
+        capture: Capture,
+        alerts: Alerts,
+        shipper: Callable[[], ShipperState | None],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._config, self._store, self._capture = config, store, capture
+        self._alerts, self._shipper, self._now = alerts, shipper, now
+        self._started_at = now()
+        self._boot = secrets.token_hex(8)
+        self._seq = 0
+        self._version = package_version()
+
+    async def status(self) -> Document:
+        """All that ``zaplake collector status`` shows. Names no chat and no person."""
+        stats = await self._store.stats()
+        return {
+            "name": self._config.name,
+            "version": self._version,
+            "epoch": self._store.epoch,
+            "boot": self._boot,
+            "uptime_s": self._uptime_s(),
+            "backend_url": self._config.backend_url,
+            "outbox": {
+                "waiting": stats.waiting,
+                "claimed": stats.claimed,
+                "dead": stats.dead,
+                "seen": stats.seen,
+                "held": stats.held,
+                "oldest_age_s": self._age_s(stats.oldest_at),
+                "body_bytes": stats.bytes,
+                "file_bytes": stats.file_bytes,
+            },
+            "shipper": self._shipper_document(),
+            "totals": dict(self._capture.tally.totals),
+            "instances": [
+                {
+                    "gateway": source[0],
+                    "instance": source[1],
+                    "scope": self._capture.scopes.scope_of(source),
+                    "state": seen.state,
+                    "last_event_at": seen.last_event_at.isoformat(),
+                }
+                for source, seen in self._capture.instances.items()
+            ],
+            "alerts": {"active": list(self._alerts.active()), "recent": self._alerts.recent()},
+        }
+
+    async def heartbeat(self) -> Heartbeat:
+        """The next heartbeat (contract §8); its number grows with every call."""
+        self._seq += 1
+        stats = await self._store.stats()
+        shipper = self._shipper()
+        return Heartbeat(
+            name=self._config.name,
+            version=self._version,
+            epoch=self._store.epoch,
+            boot=self._boot,
+            seq=self._seq,
+            uptime_s=self._uptime_s(),
+            depth=Depth(waiting=stats.waiting, claimed=stats.claimed, dead=stats.dead, held=stats.held),
+            oldest_age_s=self._age_s(stats.oldest_at),
+            last_verdict=shipper.last_verdict if shipper is not None else None,
+            halted=shipper is not None and shipper.halted,
+            halt_reason=shipper.halt_reason if shipper is not None else None,
+            disk_free_bytes=shutil.disk_usage(self._config.data_folder).free,
+            counters=self._counters(),
+            instances=self._instances(),
+        )
+
+    async def watch(self) -> None:
+        """Raises and resolves the alerts on backlog and dead letters."""
+        stats = await self._store.stats()
+        self._watch_backlog(stats)
+        if stats.dead:
+            self._alerts.raise_("outbox.dead", detail=f"{stats.dead}: zaplake collector dead list")
+        else:
+            self._alerts.resolve("outbox.dead")
+
+    def _watch_backlog(self, stats: StoreStats) -> None:
+        limit = self._config.limits.backlog_alert_records
+        if stats.waiting >= limit:
+            self._alerts.raise_("outbox.backlog", detail=f"{stats.waiting} records wait")
+        elif stats.waiting < limit // 2:
+            self._alerts.resolve("outbox.backlog")
+
+    def _shipper_document(self) -> Document | None:
+        state = self._shipper()
+        if state is None:
+            return None
+        document: Document = asdict(state)
+        document["next_probe_at"] = None if state.next_probe_at is None else state.next_probe_at.isoformat()
+        return document
+
+    def _counters(self) -> tuple[Counter, ...]:
+        """The newest rows of the tally, as many as the wire takes: events that became a row."""
+        counters = []
+        for (hour, gateway, instance, channel), counts in reversed(self._capture.tally.rows.items()):
+            count = sum(counts[outcome] for outcome in ROW_OUTCOMES)
+            counters.append(
+                Counter(gateway=gateway, instance=instance, hour=hour, channel=channel, count=count)
+            )
+            if len(counters) == COUNTERS_MAX:
+                break
+        return tuple(counters)
+
+    def _instances(self) -> tuple[InstanceState, ...]:
+        states = [
+            InstanceState(
+                gateway=source[0],
+                instance=source[1],
+                state=seen.state,
+                state_at=seen.state_at.isoformat() if seen.state_at is not None else None,
+                last_event_at=seen.last_event_at.isoformat(),
+            )
+            for source, seen in self._capture.instances.items()
+        ]
+        return tuple(states[-INSTANCES_MAX:])
+
+    def _uptime_s(self) -> float:
+        return (self._now() - self._started_at).total_seconds()
+
+    def _age_s(self, at: datetime | None) -> float | None:
+        return None if at is None else max(0.0, (self._now() - at).total_seconds())
+
+
+def package_version() -> str:
+    """The installed release, or "unknown" when run from a bare checkout."""
+    try:
+        return metadata.version("zaplake")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,110 @@
+"""A stand-in for the backend: real HTTP, answers as told, checks signatures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self
+
+from asgi.answers import send_answer
+from asgi.body import BodyBudget, ClientGone, read_body
+from asgi.server import HttpServer
+from asgi.types import Receive, Scope, Send
+from contracts.signing import verify
+
+SECRET: Final = b"scripted-signing-secret"
+BODY_BYTES_MAX: Final = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as it came."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def event_id(self) -> str:
+        return self.headers["x-event-id"]
+
+    @property
+    def lines(self) -> list[dict[str, object]]:
+        """The events of a batch."""
+        return [json.loads(line) for line in self.body.split(b"\n")]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: bytes = b""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    content_type: bytes = b"application/json"
+
+
+Script = Callable[[Request], Reply | None]
+"""An answer, or None for the honest one."""
+
+
+@dataclass
+class ScriptedBackend:
+    """Stores in memory, by id; ``script`` may answer otherwise."""
+
+    script: Script | None = None
+    scopes: list[dict[str, str]] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    stored: dict[str, bytes] = field(default_factory=dict)
+    heartbeats: list[dict[str, object]] = field(default_factory=list)
+    url: str = ""
+
+    async def __aenter__(self) -> Self:
+        self._server = HttpServer(self, port=0)
+        self.url = f"http://127.0.0.1:{await self._server.start()}"
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self._server.stop(0.5)
+
+    def bodies(self) -> bytes:
+        """Everything that was ever received, to search for what must not be there."""
+        return b"\n".join(request.body for request in self.requests)
+
+    def kinds(self) -> list[object]:
+        return [json.loads(body).get("kind") for body in self.stored.values()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        budget = BodyBudget(8 * BODY_BYTES_MAX)
+        try:
+            body = await read_body(scope, receive, body_bytes_max=BODY_BYTES_MAX, budget=budget)
+        except ClientGone:
+            return
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        request = Request(scope["path"], headers, body)
+        self.requests.append(request)
+        reply = self.script(request) if self.script is not None else None
+        if reply is None:
+            reply = self._honest(request)
+        await send_answer(send, reply.status, reply.body, reply.content_type, reply.headers)
+
+    def _honest(self, request: Request) -> Reply:
+        if not verify([SECRET], request.event_id, request.body, request.headers.get("x-signature", "")):
+            return Reply(401, b"{}")
+        if request.path.startswith("/api/collectors/"):
+            self.heartbeats.append(json.loads(request.body))
+            return Reply(200, json.dumps({"scopes": self.scopes}).encode())
+        if request.path.endswith("/batch"):
+            receipts = [
+                self._store(str(line["event_id"]), json.dumps(line).encode()) for line in request.lines
+            ]
+            return Reply(200, b"\n".join(json.dumps(receipt).encode() for receipt in receipts))
+        receipt = self._store(request.event_id, request.body)
+        return Reply(201 if receipt["status"] == "stored" else 200, json.dumps(receipt).encode())
+
+    def _store(self, event_id: str, body: bytes) -> dict[str, str]:
+        status = "duplicate" if event_id in self.stored else "stored"
+        self.stored.setdefault(event_id, body)
+        return {"event_id": event_id, "status": status}
