@@ -57,7 +57,7 @@ def _short_hash(value: object) -> bytes:
 
 
 def _value(value: object, parent: str, name: str, steps: Steps, of_kind: Rules, depth: int) -> object:
-    """``name`` is the member the value stands in (an item stands in its array's), ``parent`` the one above."""
+    """``name`` is the member that holds the value (an item: its array's), ``parent`` the member above."""
     if isinstance(value, Mapping):
         return _object(value, name, steps, of_kind, depth)
     if isinstance(value, list | tuple):

@@ -14,7 +14,7 @@ DIGEST_BYTES: Final = 16
 UNWRAP_MAX: Final = 8
 """Wrappers opened; what is deeper is content like any other."""
 
-_WRAPPERS: Final = (
+WRAPPERS: Final = (
     "ephemeralMessage",
     "viewOnceMessage",
     "viewOnceMessageV2",
@@ -22,21 +22,26 @@ _WRAPPERS: Final = (
     "documentWithCaptionMessage",
     "editedMessage",
     "deviceSentMessage",
-    "groupMentionedMessage",
-    "botInvokeMessage",
-    "botForwardedMessage",
     "associatedChildMessage",
+    "botForwardedMessage",
+    "botInvokeMessage",
+    "botTaskMessage",
+    "eventCoverImage",
+    "groupMentionedMessage",
+    "groupStatusMentionMessage",
     "groupStatusMessage",
     "groupStatusMessageV2",
-    "groupStatusMentionMessage",
-    "statusMentionMessage",
-    "lottieStickerMessage",
-    "eventCoverImage",
     "limitSharingMessage",
+    "lottieStickerMessage",
+    "newsletterAdminProfileMessage",
+    "newsletterAdminProfileMessageV2",
     "pollCreationMessageV4",
     "pollCreationOptionImageMessage",
     "questionMessage",
+    "questionReplyMessage",
+    "spoilerMessage",
     "statusAddYours",
+    "statusMentionMessage",
 )
 """WAProto's FutureProofMessage members of Message, and the sender's own copy (deviceSentMessage)."""
 
@@ -69,7 +74,7 @@ def unwrap_message(message: object) -> Mapping[str, object] | None:
 
 
 def _wrapped(message: Mapping[str, object]) -> Mapping[str, object] | None:
-    for name in _WRAPPERS:
+    for name in WRAPPERS:
         wrapper = message.get(name)
         content = wrapper.get("message") if isinstance(wrapper, Mapping) else None
         if isinstance(content, Mapping):
