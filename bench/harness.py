@@ -23,29 +23,29 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One figure. ``ratio`` is ours ÷ reference; with ``at_most`` the goal is an upper bound."""
+    """One figure: reached when ``ratio`` is at least ``goal``.
+
+    ``ratio`` is ours ÷ reference; where less is better (``at_most``) it is reference ÷ ours.
+    """
 
     name: str
     ours: float
     reference: float
     goal: float
-    unit: str
     at_most: bool = False
 
     @property
     def ratio(self) -> float:
-        return self.ours / self.reference
+        return self.reference / self.ours if self.at_most else self.ours / self.reference
 
     @property
     def reached(self) -> bool:
-        return self.ratio <= self.goal if self.at_most else self.ratio >= self.goal
+        return self.ratio >= self.goal
 
     def __str__(self) -> str:
-        verdict = "ok" if self.reached else "MISSED"
-        bound = " (at most)" if self.at_most else ""
         return (
-            f"{self.name} ours={self.ours:.1f} reference={self.reference:.1f} ratio={self.ratio:.2f} "
-            f"goal={self.goal}{bound} unit={self.unit} {verdict}"
+            f"{self.name} ours={self.ours:.1f} reference={self.reference:.1f} "
+            f"ratio={self.ratio:.2f} goal={self.goal}"
         )
 
 

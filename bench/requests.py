@@ -33,6 +33,11 @@ def element(run: str, number: int) -> dict[str, Any]:
     }
 
 
+def digest(number: int) -> bytes:
+    """16 bytes, as contract §4 has them; what they are made of does not matter here."""
+    return hashlib.md5(str(number).encode(), usedforsecurity=False).digest()
+
+
 def event_id(run: str, number: int) -> str:
     return str(uuid.uuid5(NAMESPACE, f"bench {run} {number}"))
 
@@ -51,11 +56,12 @@ def event(run: str, number: int) -> dict[str, Any]:
         "occurred_at": "2026-01-02T03:04:05Z",
         "occurred_from": "message",
         "captured_at": "2026-01-02T03:04:06Z",
+        "digest": digest(number).hex(),
         "payload": payload,
     }
 
 
-def _encode(value: object) -> bytes:
+def as_json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -74,7 +80,7 @@ def _signed(path: str, identity: str, body: bytes, content_type: str) -> bytes:
 def single(run: str, numbers: Iterator[int], batch: int) -> bytes:
     """One signed event (contract §1)."""
     number = next(numbers)
-    body = _encode(event(run, number))
+    body = as_json(event(run, number))
     return _signed("/api/webhooks/whatsapp", event_id(run, number), body, "application/json")
 
 
@@ -86,8 +92,8 @@ def batch(run: str, numbers: Iterator[int], size: int) -> bytes:
         {"event_id": identity} | event(run, number)
         for identity, number in zip(identities, taken, strict=True)
     ]
-    identity = str(uuid.uuid5(NAMESPACE, _encode(["batch", *identities]).decode()))
-    body = b"\n".join(map(_encode, lines))
+    identity = str(uuid.uuid5(NAMESPACE, as_json(["batch", *identities]).decode()))
+    body = b"\n".join(map(as_json, lines))
     return _signed("/api/webhooks/whatsapp/batch", identity, body, "application/x-ndjson")
 
 
@@ -104,7 +110,7 @@ def webhook(run: str, numbers: Iterator[int], batch: int) -> bytes:
         "server_url": "http://127.0.0.1:8080",
         "apikey": "bench-apikey-that-is-cut",
     }
-    return _post(f"/gateways/evolution/{INSTANCE}", _encode(body), {"Content-Type": "application/json"})
+    return _post(f"/gateways/evolution/{INSTANCE}", as_json(body), {"Content-Type": "application/json"})
 
 
 SHAPES: Final[dict[str, Callable[[str, Iterator[int], int], bytes]]] = {

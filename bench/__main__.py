@@ -1,0 +1,46 @@
+"""``python -m bench [figure…]``: prints ours, the reference, their ratio and the goal, one line a figure."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import Final
+
+from bench import backend_figures, postgres
+from bench.harness import Line, Options, say
+
+FIGURES: Final[dict[str, Callable[[str, Options], list[Line]]]] = {
+    "events": backend_figures.events,
+    "batches": backend_figures.batches,
+}
+
+
+def main() -> int:
+    """1 when a figure misses its goal; an exception when a run's rows do not add up."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "figures", nargs="*", choices=[[], *FIGURES], help=f"of {', '.join(FIGURES)}; default all"
+    )
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long each run is loaded")
+    parser.add_argument(
+        "--runs", type=int, default=3, help="runs of ours and of each reference; their median counts"
+    )
+    asked = parser.parse_args()
+    options = Options(seconds=asked.seconds, runs=asked.runs)
+    lines: list[Line] = []
+    with postgres.server() as dsn:
+        promised = " ".join(f"{name}={value}" for name, value in postgres.durability(dsn).items())
+        say(f"# {os.cpu_count()} cores; postgres: {promised}")
+        for name in asked.figures or FIGURES:
+            lines += FIGURES[name](dsn, options)
+    for line in lines:
+        say(str(line))
+    missed = [line.name for line in lines if not line.reached]
+    if missed:
+        say(f"# missed: {', '.join(missed)}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
