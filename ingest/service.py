@@ -63,16 +63,22 @@ async def open_service(
         doors=doors,
         desk=desk,
     )
+    failure: Exception | None = None
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(writer.run()), tasks.create_task(desk.run())]
             try:
                 yield service
+            except Exception as error:
+                # Raised again below as it is: the group would wrap the caller's own error.
+                failure = error
+            finally:
                 drained = await service.drain()
                 log.info("ingest.drained", complete=drained)
-            finally:
                 for task in running:
                     task.cancel()
+        if failure is not None:
+            raise failure
     finally:
         for lane in lanes:
             await lane.close()
@@ -87,12 +93,13 @@ async def serve(
     stop: asyncio.Event,
     on_ready: Callable[[int], None],
     reuse_port: bool = False,
+    around_commit: Callable[[CommitBatch], CommitBatch] = same_commit,
 ) -> None:
     """Run one ingest process until ``stop`` is set; ``on_ready`` gets the port once the door accepts.
 
     ``reuse_port`` lets N processes serve one port.
     """
-    async with open_service(config) as service:
+    async with open_service(config, around_commit=around_commit) as service:
         server = HttpServer(
             service.app, host=host, port=port, limit_concurrency=config.requests_max, reuse_port=reuse_port
         )

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import time
 from collections.abc import Iterator
+from typing import Final
 
+import asyncpg
+
+from ingest.schema import upgrade
 from zaplake.embedded import EmbeddedPostgres
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble
+
+RECOVERY_S_MAX: Final = 60.0
 
 
 @contextlib.contextmanager
@@ -21,6 +29,43 @@ def lake_dsn(settings: Settings) -> Iterator[str]:
         yield server.dsn
     finally:
         server.close()
+
+
+async def migrate(dsn: str) -> None:
+    """Brings the schema up to date; waits for a Postgres that is still recovering. Raises Trouble."""
+    deadline = time.monotonic() + RECOVERY_S_MAX
+    while True:
+        try:
+            return await upgrade(dsn)
+        except asyncpg.CannotConnectNowError as error:
+            if time.monotonic() > deadline:
+                raise Trouble(
+                    f"Postgres is still starting: {error}", "look at its log, then try again"
+                ) from error
+            await asyncio.sleep(0.2)
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise Trouble(
+                f"Postgres refuses it: {error}", "use a role that may create the schema lake"
+            ) from error
+        except (
+            OSError,
+            TimeoutError,
+            asyncpg.PostgresConnectionError,
+            asyncpg.InvalidAuthorizationSpecificationError,
+            asyncpg.InvalidCatalogNameError,
+            asyncpg.InterfaceError,
+            ValueError,
+        ) as error:
+            raise unreachable(error) from error
+
+
+def unreachable(error: Exception) -> Trouble:
+    """What is said when no connection can be made; never shows the password of the DSN."""
+    reason = "it did not answer" if isinstance(error, TimeoutError) else str(error)
+    return Trouble(
+        f"cannot reach Postgres: {reason}",
+        "check DATABASE_URL and that it runs; `zaplake doctor` tries each step",
+    )
 
 
 def required_dsn(settings: Settings) -> str:

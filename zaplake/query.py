@@ -9,7 +9,8 @@ from typing import Any, Final
 import asyncpg
 import msgspec
 
-from zaplake.trouble import Trouble, UsageTrouble
+from zaplake.database import unreachable
+from zaplake.trouble import UsageTrouble
 
 CONNECT_S_MAX: Final = 10.0
 _SAME_TEXT: Final = ("json", "jsonb")
@@ -70,8 +71,4 @@ async def connect(dsn: str) -> asyncpg.Connection:
     try:
         return await asyncpg.connect(dsn, timeout=CONNECT_S_MAX)
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
-        reason = "it did not answer" if isinstance(error, TimeoutError) else str(error)
-        raise Trouble(
-            f"cannot reach Postgres: {reason}",
-            "check DATABASE_URL and that it runs; `zaplake doctor` tries each step",
-        ) from error
+        raise unreachable(error) from error

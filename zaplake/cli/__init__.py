@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from zaplake import __version__
-from zaplake.cli import lake
+from zaplake.cli import collector, lake, running
 from zaplake.trouble import Trouble
 
 OK: Final = 0
@@ -29,6 +29,11 @@ def make_app() -> App:
         default_parameter=Parameter(negative=()),
         help_format="markdown",
     )
+    app.command(running.up)
+    app.command(running.serve)
+    app.command(running.collect)
+    app.command(running.db)
+    app.command(collector.app)
     app.command(lake.app)
     app.command(version)
     return app

@@ -47,7 +47,8 @@ def status(
         print(json.dumps(document))
     else:
         _show(document)
-    return 1 if document["shipper"]["halted"] or document["outbox"]["dead"] else 0
+    shipper = document["shipper"] or {}
+    return 1 if shipper.get("halted") or document["outbox"]["dead"] else 0
 
 
 @app.command
@@ -97,7 +98,7 @@ def _number(value: object) -> float:
 
 
 def _show(document: dict[str, Any]) -> None:
-    outbox, shipper = document["outbox"], document["shipper"]
+    outbox, shipper = document["outbox"], document["shipper"] or {}
     running = f"runs since {document['uptime_s']:.0f} s" if document["running"] else "does not run"
     shown = Table(title=f"collector {document['name']}: {running}", show_header=False)
     oldest = "" if outbox["oldest_age_s"] is None else f" (oldest {outbox['oldest_age_s']:.0f} s)"

@@ -1,0 +1,252 @@
+"""The commands that run until they are stopped: ``up``, ``serve``, ``collect``; and ``db upgrade``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+from cyclopts import App, Parameter
+from rich.console import Console
+
+from collector.daemon import Daemon, DaemonState
+from ingest.service import serve as serve_ingest
+from zaplake import logs
+from zaplake.cli.options import Common, settle
+from zaplake.configs import collector_config, ingest_config, signing_secrets
+from zaplake.database import migrate, required_dsn
+from zaplake.embedded import EmbeddedPostgres
+from zaplake.house import Demo, Watcher, run_house, url_of
+from zaplake.process import naming_the_port, run_until_stopped
+from zaplake.secret import ensure_secret
+from zaplake.settings import Settings
+from zaplake.view import JsonLines, LiveTable, PlainLines
+from zaplake.workers import run_workers, stdin_closed
+
+DEMO_PER_SECOND: Final = 8.0
+AsJson = Annotated[bool, Parameter(name="--json")]
+HttpPort = Annotated[int | None, Parameter(name="--http-port")]
+CollectorPort = Annotated[int | None, Parameter(name="--collector-port")]
+db = App(name="db", help="Look after the lake's schema.")
+
+
+def up(
+    *,
+    demo: bool = False,
+    as_json: AsJson = False,
+    http_port: HttpPort = None,
+    collector_port: CollectorPort = None,
+    seed: int | None = None,
+    common: Common | None = None,
+) -> int:
+    """Run everything on this machine: Postgres, backend, collector.
+
+    Brings its own Postgres unless DATABASE_URL is set, and makes its own signing secret when none is set.
+    SIGTERM or Ctrl-C stops it cleanly.
+
+    Examples:
+
+    ```sh
+    zaplake up --demo
+    zaplake up --json --data-dir /var/lib/zaplake --http-port 8000 --collector-port 8080
+    ```
+
+    Parameters
+    ----------
+    demo
+        Add a simulated Evolution gateway that sends, repeats and reorders events.
+    as_json
+        One JSON line a state change on stdout; the first is {"state":"ready", …} with the URLs.
+    http_port
+        Port of the backend; 0 takes a free one. [default: 8000]
+    collector_port
+        Port the gateways post to; 0 takes a free one. [default: 8080]
+    seed
+        Seed of the demo's story. [default: by chance]
+    """
+    settings = settle(common, {"ingest.port": http_port, "collector.port": collector_port})
+    if not settings.signing_secrets:
+        ensure_secret(settings.data_dir)
+    story = None
+    if demo:
+        story = Demo(seed=random.getrandbits(32) if seed is None else seed, per_second=DEMO_PER_SECOND)
+    with contextlib.ExitStack() as stack:
+        postgres = None
+        if settings.database_url is None:
+            postgres = stack.enter_context(contextlib.closing(EmbeddedPostgres(settings.data_dir)))
+        _run_house(settings, postgres=postgres, story=story, as_json=as_json)
+    if as_json:
+        print(json.dumps({"state": "stopped"}), flush=True)
+    return 0
+
+
+def _run_house(
+    settings: Settings, *, postgres: EmbeddedPostgres | None, story: Demo | None, as_json: bool
+) -> None:
+    dsn = postgres.dsn if postgres is not None else required_dsn(settings)
+    watcher: Watcher
+    if as_json:
+        watcher = JsonLines(sys.stdout, settings)
+    elif sys.stdout.isatty():
+        watcher = LiveTable(Console(), settings)
+    else:
+        watcher = PlainLines(sys.stdout, settings)
+
+    async def main(stop: asyncio.Event) -> None:
+        await migrate(dsn)
+        await run_house(
+            settings,
+            dsn=dsn,
+            secrets=signing_secrets(settings),
+            watcher=watcher,
+            stop=stop,
+            postgres=postgres,
+            demo=story,
+        )
+
+    try:
+        run_until_stopped(main)
+    finally:
+        logs.configure(settings.log)  # the live table had taken stderr
+
+
+def serve(
+    *,
+    http_port: HttpPort = None,
+    workers: int | None = None,
+    as_json: AsJson = False,
+    worker: Annotated[bool, Parameter(show=False)] = False,
+    common: Common | None = None,
+) -> int:
+    """Run the backend that commits events to Postgres. Stateless: run as many as you like.
+
+    Needs DATABASE_URL and ZAPLAKE_SIGNING_SECRETS; run `zaplake db upgrade` first. Answers 503 while Postgres
+    is away and heals by itself.
+
+    Examples:
+
+    ```sh
+    DATABASE_URL=postgresql://zaplake@db/zaplake zaplake serve
+    zaplake serve --workers 2 --http-port 8000
+    ```
+
+    Parameters
+    ----------
+    http_port
+        Port to listen on; 0 takes a free one. [default: 8000]
+    workers
+        Processes that share the port. [default: 1]
+    as_json
+        JSON lines on stdout; the first is {"state":"ready","ingest":URL}.
+    """
+    settings = settle(common, {"ingest.port": http_port, "ingest.workers": None if worker else workers})
+    config = ingest_config(settings, dsn=required_dsn(settings), secrets=signing_secrets(settings))
+    host, port = settings.ingest.host, settings.ingest.port
+
+    def ready(taken: int) -> None:
+        _say("ready", "ingest", url_of(host, taken), as_json=as_json)
+
+    async def main(stop: asyncio.Event) -> None:
+        if settings.ingest.workers > 1 and not worker:
+            arguments = ("serve", *_repeated(common))
+            await run_workers(
+                settings.ingest.workers, arguments, host=host, port=port, stop=stop, on_ready=ready
+            )
+            return
+        orphaned = asyncio.create_task(_stop_with_parent(stop)) if worker else None
+        with naming_the_port(host, port, "--http-port"):
+            await serve_ingest(config, host=host, port=port, stop=stop, on_ready=ready, reuse_port=worker)
+        if orphaned is not None:
+            orphaned.cancel()
+
+    run_until_stopped(main)
+    return 0
+
+
+def collect(
+    *, collector_port: CollectorPort = None, as_json: AsJson = False, common: Common | None = None
+) -> int:
+    """Run the collector beside a gateway: events are durable here before the gateway hears 2xx.
+
+    Needs ZAPLAKE_COLLECTOR_BACKEND_URL and the backend's ZAPLAKE_SIGNING_SECRETS. Works on while the backend
+    is away.
+
+    Examples:
+
+    ```sh
+    ZAPLAKE_COLLECTOR_BACKEND_URL=http://backend:8000 zaplake collect
+    zaplake collect --data-dir /var/lib/zaplake --collector-port 8080 --json
+    ```
+
+    Parameters
+    ----------
+    collector_port
+        Port the gateways post to; 0 takes a free one. [default: 8080]
+    as_json
+        JSON lines on stdout; the first is {"state":"ready","collector":URL}.
+    """
+    settings = settle(common, {"collector.port": collector_port})
+    config = collector_config(settings, secrets=signing_secrets(settings))
+
+    def told(state: DaemonState) -> None:
+        _say(state.state, "collector", url_of(config.host, state.port), as_json=as_json)
+
+    async def main(stop: asyncio.Event) -> None:
+        with naming_the_port(config.host, config.port, "--collector-port"):
+            await Daemon(config).run(stop, told)
+
+    run_until_stopped(main)
+    return 0
+
+
+@db.command
+def upgrade(*, common: Common | None = None) -> int:
+    """Bring the lake's schema up to date. Safe to run again, and by several at once.
+
+    Uses DATABASE_URL, else the Postgres of the data folder.
+
+    Examples:
+
+    ```sh
+    DATABASE_URL=postgresql://zaplake@db/zaplake zaplake db upgrade
+    ```
+    """
+    settings = settle(common)
+    with _any_dsn(settings) as dsn:
+        asyncio.run(migrate(dsn))
+    print("the schema is up to date")
+    return 0
+
+
+@contextlib.contextmanager
+def _any_dsn(settings: Settings) -> Iterator[str]:
+    if settings.database_url is not None:
+        yield settings.database_url.reveal()
+        return
+    postgres = EmbeddedPostgres(settings.data_dir)
+    try:
+        yield postgres.dsn
+    finally:
+        postgres.close()
+
+
+def _say(state: str, door: str, url: str, *, as_json: bool) -> None:
+    line = json.dumps({"state": state, door: url}) if as_json else f"zaplake {door} {state}: {url}"
+    print(line, flush=True)
+
+
+def _repeated(common: Common | None) -> list[str]:
+    """The options of this command for its workers."""
+    if common is None:
+        return []
+    given = {"--config": common.config, "--data-dir": common.data_dir, "--log-level": common.log_level}
+    return [part for name, value in given.items() if value is not None for part in (name, str(value))]
+
+
+async def _stop_with_parent(stop: asyncio.Event) -> None:
+    await stdin_closed()
+    stop.set()

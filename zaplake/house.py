@@ -1,0 +1,180 @@
+"""Everything on one machine in one task group: ingest, collector, and the simulated gateway of the demo."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import structlog
+
+from collector.config import CollectorConfig
+from collector.daemon import Daemon, DaemonState
+from ingest.config import IngestConfig
+from ingest.service import serve
+from simulator.gateway import Gateway, paced
+from simulator.story import disturbed, webhooks
+from zaplake.configs import collector_config, ingest_config
+from zaplake.embedded import EmbeddedPostgres
+from zaplake.figures import Commits, Figures, LookAt, figures_of
+from zaplake.process import naming_the_port
+from zaplake.settings import Settings
+from zaplake.trouble import Trouble
+
+KEEP_POSTGRES_S: Final = 1.0
+STOP_S_MAX: Final = 40.0
+"""Doors and workers have shorter limits of their own; above this the stop is called failed."""
+DEMO_INSTANCES: Final = 3
+DEMO_SHARE: Final = 0.15
+"""Of the webhooks are repeated, and as many arrive late."""
+
+StateName: TypeAlias = Literal["ready", "postgres_restarted", "stopping"]
+_log = structlog.get_logger("zaplake.house")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addresses:
+    """Where both doors accept."""
+
+    ingest: str
+    collector: str
+
+
+class Watcher(Protocol):
+    """Who is told what happens."""
+
+    def changed(self, state: StateName, addresses: Addresses) -> None:
+        """A state change; ``ready`` comes once, first, when both doors accept."""
+
+    async def watch(self, look: LookAt, addresses: Addresses) -> None:
+        """Shows what happens, for as long as everything runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """How the simulated gateway behaves."""
+
+    seed: int
+    per_second: float
+
+
+async def run_house(
+    settings: Settings,
+    *,
+    dsn: str,
+    secrets: tuple[bytes, ...],
+    watcher: Watcher,
+    stop: asyncio.Event,
+    postgres: EmbeddedPostgres | None = None,
+    demo: Demo | None = None,
+) -> None:
+    """Runs until ``stop``; a part that dies ends all. Stops doors first, the collector before the backend."""
+    ingest_stop, collector_stop, commits = asyncio.Event(), asyncio.Event(), Commits()
+    async with asyncio.TaskGroup() as tasks:
+        port = asyncio.get_running_loop().create_future()
+        ingest = tasks.create_task(
+            _ingest(
+                settings,
+                ingest_config(settings, dsn=dsn, secrets=secrets),
+                commits=commits,
+                stop=ingest_stop,
+                on_ready=port.set_result,
+            )
+        )
+        ingest_url = url_of(settings.ingest.host, await port)
+        config = collector_config(settings, secrets=secrets, backend_url=ingest_url)
+        daemon, opened = Daemon(config), asyncio.get_running_loop().create_future()
+        collector = tasks.create_task(_collector(daemon, config, collector_stop, opened.set_result))
+        addresses = Addresses(ingest=ingest_url, collector=url_of(config.host, await opened))
+        watcher.changed("ready", addresses)
+
+        async def look() -> Figures:
+            return figures_of(await daemon.status(), commits.counts)
+
+        others: list[Coroutine[Any, Any, None]] = [watcher.watch(look, addresses)]
+        if postgres is not None:
+            others.append(_keep(postgres, lambda: watcher.changed("postgres_restarted", addresses)))
+        if demo is not None:
+            others.append(_simulate(demo, config, addresses.collector))
+        running = [tasks.create_task(other) for other in others]
+        await stop.wait()
+        watcher.changed("stopping", addresses)
+        for task in running:
+            task.cancel()
+        try:
+            async with asyncio.timeout(STOP_S_MAX):
+                collector_stop.set()
+                await collector
+                ingest_stop.set()
+                await ingest
+        except TimeoutError as error:
+            raise Trouble(
+                f"it did not stop within {STOP_S_MAX:.0f} s",
+                "nothing that was acknowledged is lost; start it again",
+            ) from error
+
+
+def url_of(host: str, port: int) -> str:
+    """Where a door on ``host`` is reached from this machine."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (compared, not listened on)
+    return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
+
+
+async def _ingest(
+    settings: Settings,
+    config: IngestConfig,
+    *,
+    commits: Commits,
+    stop: asyncio.Event,
+    on_ready: Callable[[int], None],
+) -> None:
+    host, port = settings.ingest.host, settings.ingest.port
+    with naming_the_port(host, port, "--http-port"):
+        await serve(config, host=host, port=port, stop=stop, on_ready=on_ready, around_commit=commits.around)
+    _must_be_asked(stop, "the backend")
+
+
+async def _collector(
+    daemon: Daemon, config: CollectorConfig, stop: asyncio.Event, on_ready: Callable[[int], None]
+) -> None:
+    def told(state: DaemonState) -> None:
+        if state.state == "ready":
+            on_ready(state.port)
+
+    with naming_the_port(config.host, config.port, "--collector-port"):
+        await daemon.run(stop, told)
+    _must_be_asked(stop, "the collector")
+
+
+def _must_be_asked(stop: asyncio.Event, part: str) -> None:
+    if not stop.is_set():
+        raise RuntimeError(f"{part} ended by itself")
+
+
+async def _keep(postgres: EmbeddedPostgres, on_restart: Callable[[], None]) -> None:
+    """The doors answer 503 while it is away and heal by themselves; a failed restart is tried again."""
+    while True:
+        await asyncio.sleep(KEEP_POSTGRES_S)
+        try:
+            if await asyncio.to_thread(postgres.ensure_running):
+                _log.warning("postgres.restarted")
+                on_restart()
+        except Trouble as trouble:
+            _log.error("postgres.failed", what=trouble.what)
+
+
+async def _simulate(demo: Demo, config: CollectorConfig, collector_url: str) -> None:
+    gateway = next((gateway for gateway in config.gateways if gateway.family == "evolution"), None)
+    if gateway is None:
+        raise Trouble(
+            "the demo is an Evolution gateway, but none is configured", "add one, or leave --demo out"
+        )
+    headers = {"X-Collector-Token": gateway.tokens[0]} if gateway.tokens else {}
+    story = webhooks(demo.seed, instances=DEMO_INSTANCES, start_at=datetime.now(UTC))
+    sent = disturbed(story, demo.seed, repeat_share=DEMO_SHARE, delay_share=DEMO_SHARE)
+    sender = Gateway(f"{collector_url}/gateways/{gateway.name}", seed=demo.seed, headers=headers)
+    with contextlib.suppress(asyncio.CancelledError):
+        await sender.run(paced(sent, demo.per_second))

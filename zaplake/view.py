@@ -1,0 +1,125 @@
+"""What ``zaplake up`` shows: a live table on a terminal, plain lines elsewhere, JSON lines for machines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import Final, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from zaplake import logs
+from zaplake.figures import NUMBERS, Figures, LookAt, words
+from zaplake.house import Addresses, StateName
+from zaplake.settings import Settings
+
+REDRAW_S: Final = 0.5
+"""At most four redraws a second are allowed; two are enough."""
+ASK: Final = 'zaplake lake sql "select kind, type from lake.whatsapp_event_logs"'
+LINE_S: Final = 10.0
+LOOK_S: Final = 1.0
+
+
+class JsonLines:
+    """One JSON object a line and state change; ``ready`` is the first."""
+
+    def __init__(self, out: TextIO, settings: Settings) -> None:
+        self._out, self._settings = out, settings
+
+    def changed(self, state: StateName | str, addresses: Addresses) -> None:
+        """Writes the line at once."""
+        document: dict[str, object] = {
+            "state": state,
+            "ingest": addresses.ingest,
+            "collector": addresses.collector,
+        }
+        if state == "ready":
+            document |= {
+                "gateways": gateway_urls(self._settings, addresses),
+                "data_dir": str(self._settings.data_dir.expanduser().resolve()),
+                "pid": os.getpid(),
+            }
+        print(json.dumps(document), file=self._out, flush=True)
+
+    async def watch(self, look: LookAt, addresses: Addresses) -> None:
+        """Says when shipping stops and when it goes on."""
+        before = ""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            now = (await look()).trouble
+            if bool(now) != bool(before):
+                self.changed("shipping_again" if not now else "shipping_paused", addresses)
+            before = now
+
+
+class PlainLines:
+    """For a log file or a pipe: where to point the gateway, then a line now and then."""
+
+    def __init__(self, out: TextIO, settings: Settings) -> None:
+        self._out, self._settings = out, settings
+
+    def changed(self, state: StateName, addresses: Addresses) -> None:
+        """Writes the line at once."""
+        self._say(f"zaplake {state.replace('_', ' ')}")
+        if state == "ready":
+            for line in _how_to(self._settings, addresses):
+                self._say(line)
+
+    async def watch(self, look: LookAt, addresses: Addresses) -> None:
+        """A line of figures whenever they changed, every ten seconds at most."""
+        before = None
+        while True:
+            figures = await look()
+            if figures != before:
+                self._say(words(figures))
+            before = figures
+            await asyncio.sleep(LINE_S)
+
+    def _say(self, line: str) -> None:
+        print(line, file=self._out, flush=True)
+
+
+class LiveTable:
+    """For a person at a terminal."""
+
+    def __init__(self, console: Console, settings: Settings) -> None:
+        self._console, self._settings = console, settings
+
+    def changed(self, state: StateName, addresses: Addresses) -> None:
+        """Only what is not in the table."""
+        if state != "ready":
+            self._console.print(f"zaplake {state.replace('_', ' ')}", highlight=False)
+
+    async def watch(self, look: LookAt, addresses: Addresses) -> None:
+        """Redraws twice a second; log lines pass above."""
+        with Live(console=self._console, auto_refresh=False) as live:
+            logs.configure(self._settings.log)  # sys.stderr is Rich's now
+            while True:
+                live.update(self._drawing(await look(), addresses), refresh=True)
+                await asyncio.sleep(REDRAW_S)
+
+    def _drawing(self, figures: Figures, addresses: Addresses) -> Group:
+        table = Table(*NUMBERS, title="zaplake")
+        table.add_row(*(f"{getattr(figures, name):,}" for name in NUMBERS))
+        lines = [Text(line) for line in _how_to(self._settings, addresses)]
+        return Group(
+            table, *lines, Text(figures.trouble, style="bold red"), Text("Ctrl-C stops it.", style="dim")
+        )
+
+
+def gateway_urls(settings: Settings, addresses: Addresses) -> dict[str, str]:
+    """The door of each gateway."""
+    names = [gateway.name for gateway in settings.gateways] or ["evolution", "baileys", "waha", "cloudapi"]
+    return {name: f"{addresses.collector}/gateways/{name}" for name in names}
+
+
+def _how_to(settings: Settings, addresses: Addresses) -> list[str]:
+    lines = ["Point your gateway's webhook here:"]
+    lines += [f"  {name:<10} {url}/<instance>" for name, url in gateway_urls(settings, addresses).items()]
+    data = "" if settings.database_url is not None else f" --data-dir {settings.data_dir}"
+    lines.append(f"Ask the lake: {ASK}{data}")
+    return lines
