@@ -65,7 +65,7 @@ def read(body: object, *, path_instance: str | None = None) -> Reading:
 def _known(source: Source, payload: object) -> tuple[Event, ...]:
     if source.type == "state.change":
         return tuple(_read_state(source, payload))
-    reader = _READERS.get(source.type)
+    reader = TOPICS.get(source.type)
     return tuple(reader(source, payload)) if reader and isinstance(payload, dict) and payload else ()
 
 
@@ -197,7 +197,7 @@ _CALLS: Final[Mapping[str, str]] = {
     "call.accepted": "ACCEPT",
     "call.rejected": "REJECT",
 }
-_READERS: Final[Mapping[str, Read]] = {
+TOPICS: Final[Mapping[str, Read]] = {
     "message": read_message,
     "message.any": read_message,
     "message.ack": read_ack,
@@ -225,3 +225,4 @@ _READERS: Final[Mapping[str, Read]] = {
     "presence.update": _read_presence,
     "engine.event": _read_engine,
 }
+"""How the payload of each event is read, an object; state.change's may be a word."""
