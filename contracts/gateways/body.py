@@ -24,6 +24,10 @@ ENVELOPE_SECRETS: Final[tuple[Path, ...]] = (
     ("Authorization",),
     ("authorization",),
 )
+_ENVELOPE: Final = frozenset(
+    ("event", "instance", "destination", "date_time", "sender", "server_url", "at", "seq")
+).union(str(path[0]) for path in ENVELOPE_SECRETS)
+"""Members around the elements: never part of an identity."""
 _DATA: Final = ("data",)
 _SEPARATORS: Final = re.compile(r"[._\-]+")
 _STAMP_CHARS_MAX: Final = 100
@@ -69,7 +73,7 @@ def read_body(
     source = replace(source, type=route.type)
     cuts = tuple(path for path in ENVELOPE_SECRETS if body.get(str(path[0])) is not None)
     if "data" not in body:
-        seen = list((route.read or _unknown)(source, (), None))
+        seen = (route.read or _unknown)(source, (), _without_envelope(body))
         return _reading(named, [_whole(item, cuts) for item in seen], container=(), cuts=cuts)
     data = body["data"]
     if route.fan is not None:
@@ -95,29 +99,36 @@ def unnamed(body: object, source: Source, instance: str | None) -> Reading:
     """Return the reading of what is no object or names no event: one unknown event, the whole body."""
     fields = mapping(body)
     cuts = tuple(path for path in ENVELOPE_SECRETS if fields.get(str(path[0])) is not None)
-    public = {name: value for name, value in fields.items() if (name,) not in cuts} if fields else body
-    event = source.notice(UNKNOWN, public, path=(), cuts=cuts)
+    event = source.notice(UNKNOWN, _without_envelope(body), path=(), cuts=cuts)
     return Reading(instance=instance, events=(event,), cuts=cuts)
 
 
 def stamp(at: object, seq: object) -> Occurrence:
     """Return what a bot said when it emitted; None unless both are there and are words or numbers."""
-    return (at, seq) if _is_stamp(at) and _is_stamp(seq) else None
+    first, second = _stamp_part(at), _stamp_part(seq)
+    return None if first is None or second is None else (first, second)
 
 
-def _is_stamp(value: object) -> bool:
+def _stamp_part(value: object) -> str | int | None:
     if isinstance(value, str):
-        return 0 < len(value) <= _STAMP_CHARS_MAX
-    return type(value) is int and abs(value) < _STAMP_MAX
+        return value if 0 < len(value) <= _STAMP_CHARS_MAX else None
+    return value if isinstance(value, int) and type(value) is int and abs(value) < _STAMP_MAX else None
 
 
 def _unknown(source: Source, path: Path, element: object) -> Iterator[Seen]:
     yield source.notice(UNKNOWN, element, path=path)
 
 
+def _without_envelope(body: object) -> object:
+    """Return what a body without ``data`` says itself; null when that is nothing."""
+    if not isinstance(body, dict):
+        return body
+    return {name: value for name, value in body.items() if name not in _ENVELOPE} or None
+
+
 def _whole(seen: Seen, cuts: tuple[Path, ...]) -> Seen:
     """A body without ``data`` is its own element: the envelope's secrets lie inside it."""
-    return replace(seen, cuts=cuts) if isinstance(seen, Event) else seen
+    return replace(seen, cuts=(*seen.cuts, *cuts)) if isinstance(seen, Event) else seen
 
 
 def _reading(named: str | None, seen: Sequence[Seen], *, container: Path, cuts: tuple[Path, ...]) -> Reading:

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from contracts.binary import field_bytes, object_bytes
+from contracts.digest import UNWRAP_MAX, WRAPPERS
 from contracts.events import Path
 from contracts.gateways.shape import mapping, word
 
 NOT_CONTENT: Final = frozenset({"senderKeyDistributionMessage", "messageContextInfo"})
 """A text that could not be decrypted comes with these beside its stub: they are no content."""
-WRAPPERS: Final = (
-    "ephemeralMessage",
-    "viewOnceMessage",
-    "viewOnceMessageV2",
-    "viewOnceMessageV2Extension",
-    "documentWithCaptionMessage",
-    "editedMessage",
-    "deviceSentMessage",
-    "groupMentionedMessage",
-    "botInvokeMessage",
-    "botForwardedMessage",
-    "associatedChildMessage",
-    "groupStatusMessage",
-    "groupStatusMessageV2",
-    "groupStatusMentionMessage",
-    "statusMentionMessage",
-    "lottieStickerMessage",
-    "eventCoverImage",
-    "limitSharingMessage",
-)
-DEPTH_MAX: Final = 8
-"""How many wrappers are opened; deeper ones are content like any other."""
-
 PROTOCOL_TYPES: Final[Mapping[int, str]] = {
     0: "REVOKE",
     3: "EPHEMERAL_SETTING",
@@ -67,6 +44,8 @@ PROTOCOL_TYPES: Final[Mapping[int, str]] = {
 """WAProto's ``ProtocolMessage.Type``."""
 _PROTOCOL_NUMBERS: Final = {str(number): name for number, name in PROTOCOL_TYPES.items()}
 
+_SECRET_WRAPPERS_MAX: Final = 500
+"""Secrets are looked for in more wrappers than anybody nests."""
 _SECRETS: Final[tuple[Path, ...]] = (("appStateSyncKeyShare",), ("historySyncNotification", "mediaKey"))
 
 
@@ -79,15 +58,22 @@ def has_content(message: object) -> bool:
 
 def unwrap(message: object) -> tuple[Mapping[str, object], Path]:
     """Open the wrappers; return the innermost message and its path in ``message``."""
-    inner, path = mapping(message), ()
-    for _ in range(DEPTH_MAX):
-        name = next(
-            (name for name in WRAPPERS if isinstance(mapping(inner.get(name)).get("message"), dict)), None
-        )
-        if name is None:
+    inner = mapping(message)
+    path: Path = ()
+    for _ in range(UNWRAP_MAX):
+        name, content = next(_wrapped(inner), ("", None))
+        if content is None:
             break
-        inner, path = mapping(mapping(inner[name])["message"]), (*path, name, "message")
+        inner, path = content, (*path, name, "message")
     return inner, path
+
+
+def _wrapped(message: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield the wrappers of a message with what they hold."""
+    for name in WRAPPERS:
+        content = mapping(message.get(name)).get("message")
+        if isinstance(content, dict):
+            yield name, content
 
 
 def protocol_type(protocol: Mapping[str, object]) -> str:
@@ -117,18 +103,14 @@ def protocol_secrets(protocol: object) -> tuple[Path, ...]:
 
 
 def message_secrets(message: object) -> tuple[Path, ...]:
-    """Return where keys of the account lie in a member ``message``, at any wrapper; never user content."""
+    """Return where keys of the account lie in a member ``message``, in any wrapper; never user content."""
     found: list[Path] = []
-    inner, path = mapping(message), ()
-    for _ in range(DEPTH_MAX + 1):
+    waiting: list[tuple[Mapping[str, object], Path]] = [(mapping(message), ())]
+    for inner, path in waiting:
         here = (*path, "protocolMessage")
-        found += [(*here, *secret) for secret in protocol_secrets(inner.get("protocolMessage"))]
-        name = next(
-            (name for name in WRAPPERS if isinstance(mapping(inner.get(name)).get("message"), dict)), None
-        )
-        if name is None:
-            break
-        inner, path = mapping(mapping(inner[name])["message"]), (*path, name, "message")
+        found += ((*here, *secret) for secret in protocol_secrets(inner.get("protocolMessage")))
+        if len(waiting) < _SECRET_WRAPPERS_MAX:
+            waiting += ((content, (*path, name, "message")) for name, content in _wrapped(inner))
     return tuple(found)
 
 
@@ -136,35 +118,16 @@ def file_sha256(message: object) -> bytes | None:
     """Return the message's own fileSha256 in whatever form it is written: base64, Buffer, index map."""
     inner, _ = unwrap(message)
     for name in sorted(inner):
-        found = read_bytes(mapping(inner[name]).get("fileSha256"))
+        value = mapping(inner[name]).get("fileSha256")
+        found = object_bytes(value) if isinstance(value, dict) else field_bytes(value)
         if found:
             return found
     return None
 
 
-def read_bytes(value: object) -> bytes | None:
-    """Return bytes given as base64, Buffer, index map or array of numbers; None for anything else."""
-    if isinstance(value, str):
-        return decode_base64(value)
-    if isinstance(value, dict):
-        if value.get("type") == "Buffer":
-            return read_bytes(value.get("data"))
-        value = [value.get(str(index)) for index in range(len(value))]
-    if not isinstance(value, list) or not value:
-        return None
-    if not all(type(item) is int and 0 <= item <= 255 for item in value):
-        return None
-    return bytes(value)
-
-
 def decode_base64(text: str) -> bytes | None:
-    """Return the bytes of plain or data-URL base64, with or without padding; None when it is none."""
-    _, _, body = text.rpartition(";base64,")
-    body = body.strip().rstrip("=")
-    try:
-        return base64.b64decode(body + "=" * (-len(body) % 4), validate=True) or None
-    except (binascii.Error, ValueError):
-        return None
+    """Return the bytes of base64, plain or as a data URL, whatever its padding and line breaks; else None."""
+    return field_bytes("".join(text.rpartition(";base64,")[2].split())) or None
 
 
 def sha256_hex(data: bytes) -> str:

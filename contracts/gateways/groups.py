@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from contracts.events import OCCURRENCE, Path
 from contracts.gateways.facts import EMPTY, Seen, Source
@@ -12,6 +13,8 @@ from contracts.gateways.shape import first_word, jid, mapping, word
 from contracts.gateways.updates import flag_fact
 from contracts.jids import person
 
+_SUBJECT_ONLY: Final = frozenset({"id", "groupId", "remoteJid", "instanceId", "instance"})
+
 
 def read_group(source: Source, path: Path, element: object) -> Iterator[Seen]:
     """Yield a group's metadata, whole or a part of it."""
@@ -19,7 +22,7 @@ def read_group(source: Source, path: Path, element: object) -> Iterator[Seen]:
     group = first_word(body.get("id"), body.get("groupId"), body.get("remoteJid"))
     if group is None:
         yield source.notice("unknown", element, path=path)
-    elif set(body) <= {"id", "groupId", "remoteJid", "instanceId", "instance", "owner"} and len(body) == 1:
+    elif set(body) <= _SUBJECT_ONLY:
         yield EMPTY
     else:
         yield source.snapshot("group.metadata", group, element, path=path, chat=jid(group))

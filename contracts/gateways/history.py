@@ -21,6 +21,8 @@ _PARTS: Final[tuple[tuple[str, Topic], ...]] = (
     ("lidPnMappings", read_lid_mapping),
     ("pastParticipants", read_participants),
 )
+_CONTEXT_MEMBERS_MAX: Final = 20
+_CONTEXT_CHARS_MAX: Final = 100
 
 
 def read_upsert(source: Source, data: object) -> Fanned:
@@ -42,15 +44,19 @@ def read_history(source: Source, data: object) -> Fanned:
         if isinstance(part, list) and part:
             seen += read_items(read, source, part, ("data", name))
     if not seen:
-        known = not body or any(isinstance(body.get(name), list) for name, _ in _PARTS)
-        return Fanned(seen=[EMPTY] if known else [source.notice("history.marker", data, path=("data",))])
+        chunk = data in ({}, [], None) or any(isinstance(body.get(name), list) for name, _ in _PARTS)
+        return Fanned(seen=[EMPTY] if chunk else [source.notice("history.marker", data, path=("data",))])
     context = _context(body)
     return Fanned(seen=[replace(fact, context=context) if isinstance(fact, Event) else fact for fact in seen])
 
 
 def _context(body: Mapping[str, object]) -> dict[str, Path]:
-    names = {name for name, _ in _PARTS}
-    plain = (
-        name for name, value in body.items() if name not in names and not isinstance(value, (dict, list))
-    )
-    return {"event": ("event",)} | {name: ("data", name) for name in list(plain)[:20]}
+    plain = [name for name, value in body.items() if _is_short(value)]
+    return {"event": ("event",)} | {name: ("data", name) for name in plain[:_CONTEXT_MEMBERS_MAX]}
+
+
+def _is_short(value: object) -> bool:
+    """Context is copied to each element: only words and small numbers are."""
+    if isinstance(value, str):
+        return len(value) <= _CONTEXT_CHARS_MAX
+    return isinstance(value, (bool, float)) or (isinstance(value, int) and abs(value) < 1 << 63)

@@ -84,7 +84,9 @@ class Collector:
             return False
         if kept is not None and all(kept.get(name) == value for name, value in event.members.items()):
             return True
-        self.last[key] = dict(event.members) if event.fold is Fold.TRANSITION else {**(kept or {}), **event.members}
+        self.last[key] = (
+            dict(event.members) if event.fold is Fold.TRANSITION else {**(kept or {}), **event.members}
+        )
         return False
 
 
