@@ -6,6 +6,7 @@ An alert is a structlog event (``alert.raised``, ``alert.resolved``) and a line 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,9 +16,10 @@ from typing import Final, TypedDict
 
 import structlog
 
-from outbox.store import Store
+from outbox.store import Store, StoreUnavailable
 
 META_KEY: Final = "alerts"
+SAVE_EVERY_S_MIN: Final = 0.5
 QUIET: Final = timedelta(minutes=10)
 """What nothing can call resolved is resolved when it was not repeated for so long (a gateway's retries of one
 event are at most 6 minutes apart)."""
@@ -106,14 +108,16 @@ class Alerts:
     async def save(self, store: Store) -> None:
         """Writes the ring when it changed."""
         if self._changed.is_set():
-            self._changed.clear()
             await store.set_meta(META_KEY, json.dumps(list(self._ring)).encode())
+            self._changed.clear()
 
     async def keep_saved(self, store: Store) -> None:
-        """Runs for ever: writes the ring soon after each change."""
+        """Runs for ever: writes the ring soon after each change; a failing store is tried again."""
         while True:
             await self._changed.wait()
-            await self.save(store)
+            with contextlib.suppress(StoreUnavailable):
+                await self.save(store)
+            await asyncio.sleep(SAVE_EVERY_S_MIN)
 
     def _tell(self, what: str, alert: str, subject: str, detail: str) -> None:
         _log.warning(f"alert.{what}", alert=alert, subject=subject, detail=detail)

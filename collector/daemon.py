@@ -23,6 +23,8 @@ from collector.shipper_alerts import telling
 from collector.shipping import HttpTransport
 from collector.verbs import Document, Verbs
 from outbox.clock import SystemClock
+from outbox.dead_archive import DeadArchive
+from outbox.janitor import Janitor, JanitorConfig
 from outbox.shipper import Shipper, ShipperConfig
 from outbox.sqlite import open_sqlite
 from outbox.store import Store, StoreError
@@ -156,7 +158,15 @@ class Daemon:
         return port
 
     def _loops(self, parts: _Parts) -> list[Coroutine[None, None, None]]:
+        janitor = Janitor(
+            parts.store,
+            self._clock,
+            JanitorConfig(),
+            export=DeadArchive(self._config.data_folder),
+            on_failure=lambda reason: parts.alerts.raise_("janitor.failing", detail=reason, fades=True),
+        )
         return [
+            janitor.run(asyncio.Event()),
             parts.alerts.keep_saved(parts.store),
             keep_house(parts.capture, parts.reporter, parts.alerts),
             keep_beating(
