@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from zaplake import __version__
-from zaplake.cli import collector, lake, running
+from zaplake.cli import collector, doctor, lake, running
 from zaplake.trouble import Trouble
 
 OK: Final = 0
@@ -35,6 +35,7 @@ def make_app() -> App:
     app.command(running.db)
     app.command(collector.app)
     app.command(lake.app)
+    app.command(doctor.doctor)
     app.command(version)
     return app
 

@@ -106,9 +106,8 @@ def _show(document: dict[str, Any]) -> None:
     shown.add_row("dead", f"{outbox['dead']}" + (" → zaplake collector dead list" if outbox["dead"] else ""))
     shown.add_row("delivered, remembered", str(outbox["seen"]))
     shown.add_row("file", f"{outbox['file_bytes'] / 1e6:.1f} MB")
-    shipping = (
-        f"halted: {shipper['halt_reason']}" if shipper["halted"] else (shipper["last_verdict"] or "idle")
-    )
+    halted = shipper.get("halted")
+    shipping = f"halted: {shipper['halt_reason']}" if halted else shipper.get("last_verdict") or "idle"
     shown.add_row("shipping to", f"{document['backend_url']}: {shipping}")
     for name, count in sorted(document["totals"].items()):
         shown.add_row(f"events {name}", str(count))

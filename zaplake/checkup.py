@@ -1,0 +1,239 @@
+"""What ``zaplake doctor`` tries: each check does the thing itself and says what to run next when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+import httpx
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from collector.control import NotRunning, ask
+from collector.verbs import Document, VerbError
+from contracts.envelope import EVENT_ID_HEADER, EVENT_PATH, SIGNATURE_HEADER
+from contracts.signing import sign
+from zaplake.configs import outbox_folder, signing_secrets, verbs_config
+from zaplake.database import lake_dsn
+from zaplake.query import connect
+from zaplake.settings import Settings
+from zaplake.trouble import Trouble
+
+DISK_FREE_BYTES_MIN: Final = 1 << 30
+REQUEST_S_MAX: Final = 5.0
+PROBE_ID: Final = "00000000-0000-5000-8000-000000000000"
+PROBE_BODY: Final = b"{}"
+"""Signed, and refused for its shape before anything is stored."""
+BACKLOG_AGE_S_MAX: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the report; ``next_step`` is empty when all is well."""
+
+    what: str
+    next_step: str = ""
+
+    @property
+    def is_well(self) -> bool:
+        """True when nothing has to be done."""
+        return not self.next_step
+
+
+async def examine(settings: Settings) -> AsyncIterator[Finding]:
+    """All checks, in the order in which an event's way home would be repaired."""
+    yield _folder(settings.data_dir.expanduser().resolve())
+    secrets, finding = _secrets(settings)
+    yield finding
+    async for finding in _postgres(settings):
+        yield finding
+    status = await _collector_status(settings)
+    backend_url = str(status["backend_url"]) if status is not None else settings.collector.backend_url
+    backend = await _backend(backend_url)
+    yield backend
+    if backend.is_well:
+        yield await _ready(backend_url)
+        if secrets:
+            yield await _secret_fits(backend_url, secrets[0])
+    for finding in _collector(settings, status):
+        yield finding
+
+
+def _folder(folder: Path) -> Finding:
+    place = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(place, os.W_OK | os.X_OK):
+        return Finding(
+            what=f"the data folder {folder} cannot be written",
+            next_step="chown it to this user, or --data-dir DIR",
+        )
+    free = shutil.disk_usage(place).free
+    if free < DISK_FREE_BYTES_MIN:
+        return Finding(
+            what=f"only {free >> 20} MiB are free at {place}",
+            next_step="free some disk: a full disk stops the outbox, and gateways would get 503",
+        )
+    return Finding(what=f"data folder {folder}: writable, {free >> 30} GiB free")
+
+
+def _secrets(settings: Settings) -> tuple[tuple[bytes, ...], Finding]:
+    try:
+        secrets = signing_secrets(settings)
+    except Trouble as trouble:
+        return (), Finding(what=trouble.what, next_step=f"{trouble.next_step}; `zaplake up` makes its own")
+    source = "settings" if settings.signing_secrets else "data folder"
+    return secrets, Finding(what=f"signing secret: {len(secrets)} from the {source}")
+
+
+async def _postgres(settings: Settings) -> AsyncIterator[Finding]:
+    name = "DATABASE_URL" if settings.database_url is not None else "the data folder"
+    with contextlib.ExitStack() as stack:
+        try:
+            dsn = await asyncio.to_thread(stack.enter_context, lake_dsn(settings))
+            connection = await connect(dsn)
+        except Trouble as trouble:
+            yield Finding(what=f"Postgres of {name}: {trouble.what}", next_step=trouble.next_step)
+            return
+        try:
+            version = await connection.fetchval("show server_version")
+            yield Finding(what=f"Postgres of {name}: {version}, answers")
+            yield await _schema(connection)
+        finally:
+            await connection.close()
+
+
+async def _schema(connection: asyncpg.Connection[Any]) -> Finding:
+    config = Config()
+    config.set_main_option("script_location", "migrations:")
+    wanted = ScriptDirectory.from_config(config).get_current_head()
+    try:
+        found = await connection.fetchval("select version_num from lake.schema_version")
+    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+        found = None
+    except asyncpg.PostgresError as error:
+        return Finding(
+            what=f"the schema cannot be read: {error}", next_step="grant this role usage on schema lake"
+        )
+    if found != wanted:
+        return Finding(
+            what=f"schema: {found or 'none'}, this release needs {wanted}",
+            next_step="run: zaplake db upgrade",
+        )
+    return Finding(what=f"schema: {found}")
+
+
+async def _backend(url: str) -> Finding:
+    answer = await _get(f"{url}/healthz")
+    if isinstance(answer, str):
+        return Finding(
+            what=f"the backend {url} does not answer: {answer}",
+            next_step="run: zaplake up (or zaplake serve), or set ZAPLAKE_COLLECTOR_BACKEND_URL",
+        )
+    if answer.status_code != 200 or answer.content != b'{"status":"ok"}':
+        return Finding(
+            what=f"another program answers at {url} ({answer.status_code})",
+            next_step="end it, or move the backend: --http-port N and ZAPLAKE_COLLECTOR_BACKEND_URL",
+        )
+    return Finding(what=f"backend {url}: answers")
+
+
+async def _ready(url: str) -> Finding:
+    answer = await _get(f"{url}/readyz")
+    if isinstance(answer, str) or answer.status_code != 200:
+        return Finding(
+            what="the backend cannot commit: its Postgres is away (events wait at the collectors)",
+            next_step="start Postgres again; the backend heals by itself",
+        )
+    return Finding(what="backend: can commit")
+
+
+async def _secret_fits(url: str, secret: bytes) -> Finding:
+    headers = {
+        "Content-Type": "application/json",
+        EVENT_ID_HEADER: PROBE_ID,
+        SIGNATURE_HEADER: sign(secret, PROBE_ID, PROBE_BODY),
+    }
+    try:
+        async with httpx.AsyncClient(timeout=REQUEST_S_MAX, trust_env=False) as client:
+            answer = await client.post(f"{url}{EVENT_PATH}", content=PROBE_BODY, headers=headers)
+    except httpx.HTTPError as error:
+        return Finding(
+            what=f"a signed request failed: {type(error).__name__}",
+            next_step="try again; see the backend's log",
+        )
+    if answer.status_code == 401:
+        return Finding(
+            what="the backend refuses our signing secret (401): shipping halts",
+            next_step="set the same ZAPLAKE_SIGNING_SECRETS here and at the backend, then restart both",
+        )
+    if answer.status_code != 422:
+        return Finding(what=f"a signed request got {answer.status_code}", next_step="see the backend's log")
+    return Finding(what="the backend accepts our signing secret")
+
+
+async def _collector_status(settings: Settings) -> Document | None:
+    async def unheard(_progress: Document) -> None:
+        return
+
+    try:
+        return await ask(verbs_config(settings).socket_path, {"verb": "status"}, unheard)
+    except (NotRunning, VerbError, ConnectionError, PermissionError, TimeoutError):
+        return None
+
+
+def _collector(settings: Settings, status: Any) -> Iterator[Finding]:
+    host, port = settings.collector.host, settings.collector.port
+    if status is None:
+        yield Finding(
+            what=f"no collector runs on {outbox_folder(settings)}",
+            next_step="run: zaplake up (or zaplake collect)",
+        )
+        if port and _is_taken(host, port):
+            yield Finding(
+                what=f"and port {port} of {host} is taken by another program",
+                next_step="end it, or use --collector-port N (ZAPLAKE_COLLECTOR_PORT)",
+            )
+        return
+    yield Finding(what=f"collector {status['name']}: runs, {status['outbox']['waiting']} records wait")
+    shipper, outbox = status["shipper"], status["outbox"]
+    if shipper["halted"]:
+        yield Finding(
+            what=f"shipping is halted: {shipper['halt_reason']}",
+            next_step="repair what it names (URL, secret, proxy); shipping goes on by itself",
+        )
+    elif (outbox["oldest_age_s"] or 0) > BACKLOG_AGE_S_MAX:
+        yield Finding(
+            what=f"the oldest record waits for {outbox['oldest_age_s']:.0f} s",
+            next_step="look at: zaplake collector status",
+        )
+    if outbox["dead"]:
+        yield Finding(
+            what=f"{outbox['dead']} dead letters",
+            next_step="look at: zaplake collector dead list; then dead requeue or dead drop",
+        )
+
+
+async def _get(url: str) -> httpx.Response | str:
+    try:
+        async with httpx.AsyncClient(timeout=REQUEST_S_MAX, trust_env=False) as client:
+            return await client.get(url)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return str(error) or type(error).__name__
+
+
+def _is_taken(host: str, port: int) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return True
+    return False
