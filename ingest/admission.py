@@ -141,7 +141,7 @@ class Rates:
         """0 when the events are let through, else the seconds until the sender may try again."""
         left, at = self._buckets.pop(sender, (float(self._burst), now))
         left = min(float(self._burst), left + (now - at) * self._events_per_s)
-        wait = 0.0 if left > 0 else (1.0 - left) / self._events_per_s
+        wait = 0.0 if left >= 1 else (1.0 - left) / self._events_per_s
         self._buckets[sender] = (left if wait else left - events, now)
         while len(self._buckets) > self._senders_max:
             self._buckets.popitem(last=False)

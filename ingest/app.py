@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from litestar import Litestar, Request, Response, get, post
 from litestar.exceptions import HTTPException
 from litestar.handlers import asgi
+from litestar.params import FromPath
 from litestar.types import Receive, Scope, Send
 
 from asgi.answers import JSON, PROBLEM_JSON
@@ -42,7 +43,7 @@ def create_app(config: IngestConfig, *, doors: Doors, desk: Desk) -> Litestar:
         await doors.batch(scope, receive, send)  # type: ignore[arg-type]
 
     @post("/api/collectors/{name:str}/heartbeat", status_code=200, request_max_body_size=HEARTBEAT_BYTES_MAX)
-    async def heartbeat(name: str, request: Request[Any, Any, Any]) -> Response[bytes]:
+    async def heartbeat(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
         body = await request.body()
         admit(Sender(request.scope["headers"]), config.secrets, body)
         beat, report = read_heartbeat(name, body)

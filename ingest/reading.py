@@ -44,7 +44,7 @@ class Incoming(msgspec.Struct, gc=False):
     flags: tuple[str, ...] | None = None
     reader_error: str | None = None
     redacted: tuple[str, ...] | None = None
-    envelope: Raw | UnsetType | None = UNSET
+    envelope: Raw | UnsetType = UNSET
 
 
 class _Key(msgspec.Struct, gc=False):
@@ -76,9 +76,7 @@ def read_event(body: bytes, *, event_id: str | None, collector: str | None) -> R
         if needs_repair(body):
             return _read_repaired(body, event_id, collector)
         incoming = _decode_incoming(body)
-    except msgspec.ValidationError as error:
-        raise ProblemError(WRONG_SHAPE, _without_content(str(error))) from None
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.MsgspecError, RecursionError):
         return _read_repaired(body, event_id, collector)
     return _row(incoming, event_id, collector, None)
 
@@ -113,7 +111,7 @@ def _row(
         incoming.captured_at,
         incoming.flags or None,
         incoming.reader_error,
-        None if envelope is UNSET or envelope is None or bytes(envelope) == b"null" else envelope,
+        None if envelope is UNSET or bytes(envelope) == b"null" else envelope,
         sanitized,
         incoming.redacted or None,
         collector,

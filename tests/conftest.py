@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from ingest.schema import upgrade
-from tests.support.postgres import PgServer, database_name, postgres_server
+from tests.support.postgres import PgServer, database_name, fresh_database, postgres_server
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +33,5 @@ def migrated_template(pg_server: PgServer) -> Iterator[str]:
 @pytest.fixture
 async def dsn(pg_server: PgServer, migrated_template: str) -> AsyncIterator[str]:
     """A fresh migrated database of this test's own, dropped afterwards."""
-    name = database_name()
-    await pg_server.run(f"CREATE DATABASE {name} TEMPLATE {migrated_template}")
-    try:
-        yield pg_server.dsn_of(name)
-    finally:
-        await pg_server.run(f"DROP DATABASE {name} WITH (FORCE)")
+    async with fresh_database(pg_server, migrated_template) as clone:
+        yield clone

@@ -6,8 +6,8 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -58,6 +58,17 @@ def postgres_server() -> Iterator[PgServer]:
         return
     with embedded_server() as server:
         yield PgServer(dsn=server.get_uri())
+
+
+@asynccontextmanager
+async def fresh_database(server: PgServer, template: str) -> AsyncIterator[str]:
+    """The DSN of a clone of ``template``, dropped at the end."""
+    name = database_name()
+    await server.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+    try:
+        yield server.dsn_of(name)
+    finally:
+        await server.run(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def database_name() -> str:

@@ -1,0 +1,30 @@
+"""What must not start does not start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ingest.config import ConfigError, IngestConfig
+
+
+@pytest.mark.parametrize("secrets", [(), (b"",), (b"right", b"")])
+def test_an_empty_secret_stops_the_start(secrets: tuple[bytes, ...]) -> None:
+    with pytest.raises(ConfigError, match="secret"):
+        IngestConfig(dsn="postgresql://", secrets=secrets)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        {"body_bytes_max": 10, "bodies_bytes_max": 9},
+        {"batch_lines_max": 10, "queue_rows_max": 9},
+        {"writer_connections": 0},
+        {"group_rows_max": 0},
+        {"rate_events_per_s": 0.0},
+    ],
+)
+def test_a_dangerous_pair_of_settings_is_refused(pair: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(pair))):
+        IngestConfig(dsn="postgresql://", secrets=(b"right",), **pair)
