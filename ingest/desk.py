@@ -70,7 +70,7 @@ class LakeDesk:
         """Settle alerts and make months ahead, every ``watch_every_s`` seconds, until cancelled."""
         while self._config.watch_every_s > 0:
             try:
-                await self._with_connection(self.look)
+                await self.look_once()
             except UnavailableError as error:
                 log.warning("watch.skipped", reason=str(error))
             await asyncio.sleep(self._config.watch_every_s)
@@ -82,8 +82,12 @@ class LakeDesk:
             self._connection.terminate()
             self._connection = None
 
-    async def look(self, connection: asyncpg.Connection[Any]) -> None:
-        """One round of the watch; another process that is at it makes this one skip."""
+    async def look_once(self) -> None:
+        """One round of the watch. Raises UnavailableError."""
+        await self._with_connection(self._look)
+
+    async def _look(self, connection: asyncpg.Connection[Any]) -> None:
+        """Another process that is at it makes this one skip the alerts."""
         try:
             made = await partitions.make_ahead(connection)
         except asyncpg.LockNotAvailableError:

@@ -1,0 +1,106 @@
+"""An outage is always 503; nothing is lost, nothing doubled, and it heals by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests.ingest.backend import Backend, an_id, backend, event
+from tests.ingest.proxy import Proxy, proxy_to
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="zlpx"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+async def proxy(dsn: str, short_folder: Path) -> AsyncIterator[Proxy]:
+    async with proxy_to(dsn, short_folder) as running:
+        yield running
+
+
+async def until_status(b: Backend, event_id: str, body: bytes, *wanted: int) -> int:
+    """Send again, as a collector would, until one of the wanted answers comes; every other is a 503."""
+    async with asyncio.timeout(20):
+        while True:
+            status = (await b.post(event_id, body)).status_code
+            if status in wanted:
+                return status
+            assert status == 503
+            await asyncio.sleep(0.02)
+
+
+async def test_503_while_away_and_it_heals_by_itself(dsn: str, proxy: Proxy) -> None:
+    async with backend(dsn, database=proxy.dsn, reconnect_pause_s=0.05) as b:
+        assert (await b.post(an_id(), event())).status_code == 201
+        await proxy.close()
+        ids = [an_id() for _ in range(20)]
+        answers = await asyncio.gather(
+            *[b.post(i, event()) for i in ids], b.post_batch(event(event_id=ids[0]))
+        )
+        assert {answer.status_code for answer in answers} == {503}
+        assert all(int(answer.headers["retry-after"]) > 0 for answer in answers)
+        assert (await b.client.get("/readyz")).status_code == 503
+        assert (await b.client.get("/healthz")).status_code == 200
+        await proxy.open()
+        await asyncio.gather(*[until_status(b, i, event(), 200, 201) for i in ids])
+        assert (await b.client.get("/readyz")).status_code == 200
+        rows = await b.events()
+        assert len(rows) == 21
+        assert {row["event_id"] for row in rows[1:]} == set(ids)
+
+
+async def test_it_starts_without_its_database(dsn: str, proxy: Proxy) -> None:
+    await proxy.close()
+    async with backend(dsn, database=proxy.dsn, reconnect_pause_s=0.05) as b:
+        event_id = an_id()
+        assert (await b.post(event_id, event())).status_code == 503
+        await proxy.open()
+        assert await until_status(b, event_id, event(), 201) == 201
+
+
+async def test_backends_that_are_killed_again_and_again(dsn: str) -> None:
+    async with backend(dsn, reconnect_pause_s=0.01) as b:
+        killer = await asyncpg.connect(dsn)
+        ids = [an_id() for _ in range(200)]
+        sending = [asyncio.create_task(until_status(b, i, event(), 200, 201)) for i in ids]
+        kill = """
+            SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+             WHERE datname = current_database() AND application_name LIKE 'zaplake-ingest-%'
+        """
+        while not all(task.done() for task in sending):
+            await killer.fetchval(kill)
+            await asyncio.sleep(0.05)
+        await asyncio.gather(*sending)
+        assert sorted(row["event_id"] for row in await b.events()) == sorted(ids)
+        await killer.close()
+
+
+async def test_a_database_that_hangs_is_given_up_in_time(dsn: str, proxy: Proxy) -> None:
+    async with backend(
+        dsn, database=proxy.dsn, commit_s_max=0.1, connect_s_max=0.3, reconnect_pause_s=0.01
+    ) as b:
+        event_id = an_id()
+        assert (await b.post(an_id(), event())).status_code == 201
+        proxy.frozen.clear()
+        assert (await b.post(event_id, event())).status_code == 503
+        proxy.frozen.set()
+        await until_status(b, event_id, event(), 200, 201)
+        assert await b.count() == 2
+
+
+async def test_a_server_that_only_reads_is_an_outage(dsn: str) -> None:
+    async with backend(dsn) as b:
+        (name,) = (row["name"] for row in await b.fetch("SELECT current_database() AS name"))
+        await b.fetch(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        assert (await b.post(an_id(), event())).status_code == 503
+        await b.fetch(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')

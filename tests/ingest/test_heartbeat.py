@@ -1,0 +1,181 @@
+"""Heartbeats, the scope table and the alerts that follow from them (contract §8)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from contracts.heartbeat import Depth, Heartbeat, InstanceState, encode_heartbeat
+from contracts.identity import heartbeat_id
+from ingest.config import IngestConfig
+from ingest.watch import Alert, Beat, due_alerts, judged
+from tests.ingest.backend import Backend, an_id, backend, event, signed
+
+NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+CONFIG = IngestConfig(dsn="postgresql://", secrets=(b"secret",))
+
+
+def beat(**members: Any) -> Heartbeat:
+    return Heartbeat(
+        **{
+            "name": "edge-1",
+            "version": "1",
+            "epoch": "e",
+            "boot": "b1",
+            "seq": 1,
+            "uptime_s": 1.0,
+            "depth": Depth(),
+        }
+        | members
+    )
+
+
+async def send(b: Backend, told: Heartbeat, name: str | None = None) -> httpx.Response:
+    body = encode_heartbeat(told)
+    headers = signed(heartbeat_id(told.name, told.boot, told.seq), body)
+    return await b.client.post(
+        f"/api/collectors/{name or told.name}/heartbeat", content=body, headers=headers
+    )
+
+
+async def test_a_heartbeat_is_kept_and_answered_with_the_scope_table(dsn: str) -> None:
+    async with backend(dsn) as b:
+        assert (await send(b, beat())).json() == {"scopes": []}
+        for scope in ("acme", "other"):
+            body = event(gateway="evolution", instance="vendas", scope=scope)
+            assert (await b.post(an_id(), body)).status_code == 201
+        answer = await send(b, beat(seq=2))
+        assert answer.status_code == 200
+        assert answer.json() == {"scopes": [{"gateway": "evolution", "instance": "vendas", "scope": "acme"}]}
+        (row,) = await b.fetch("SELECT name, boot, beat, report->>'seq' AS seq FROM lake.collectors")
+        assert row == {"name": "edge-1", "boot": "b1", "beat": 2, "seq": "2"}
+
+
+async def test_an_older_beat_of_the_same_boot_changes_nothing(dsn: str) -> None:
+    async with backend(dsn) as b:
+        for boot, seq in (("b1", 5), ("b1", 4), ("b2", 1)):
+            await send(b, beat(boot=boot, seq=seq))
+            (row,) = await b.fetch("SELECT boot, beat FROM lake.collectors")
+            assert (row["boot"], row["beat"]) == {"b1": ("b1", 5), "b2": ("b2", 1)}[boot]
+
+
+async def test_what_is_no_heartbeat_is_refused(dsn: str) -> None:
+    async with backend(dsn) as b:
+        path, event_id = "/api/collectors/edge-1/heartbeat", an_id()
+        unsigned = await b.client.post(path, content=b"{}", headers={"X-Event-Id": event_id})
+        assert unsigned.status_code == 401
+        for body, status in ((b"{", 400), (b"{}", 422), (b"[]", 422), (b"x" * (8 * 1024 * 1024 + 1), 413)):
+            answer = await b.client.post(path, content=body, headers=signed(event_id, body))
+            assert (answer.status_code, answer.headers["content-type"]) == (
+                status,
+                "application/problem+json",
+            )
+        assert (await send(b, beat(), name="edge-2")).status_code == 422
+        assert await b.fetch("SELECT 1 FROM lake.collectors") == []
+
+
+async def look(b: Backend) -> list[tuple[str, str, bool, int]]:
+    """One round of the watch; the alerts as (name, subject, open, repeated)."""
+    connection = await asyncpg.connect(b.dsn)
+    try:
+        await b.service.desk.look_once()
+        rows = await connection.fetch("SELECT * FROM lake.alerts ORDER BY id")
+        return [(r["name"], r["subject"], r["resolved_at"] is None, r["repeated_count"]) for r in rows]
+    finally:
+        await connection.close()
+
+
+async def test_an_alert_is_raised_once_repeated_slowly_and_resolved(dsn: str) -> None:
+    async with backend(dsn) as b:
+        await send(b, beat(depth=Depth(waiting=20_000)))
+        assert await look(b) == [("collector.backlog", "edge-1", True, 0)]
+        assert await look(b) == [("collector.backlog", "edge-1", True, 0)]
+        await b.fetch("UPDATE lake.alerts SET repeated_at = now() - interval '1 day'")
+        assert await look(b) == [("collector.backlog", "edge-1", True, 1)]
+        assert await look(b) == [("collector.backlog", "edge-1", True, 1)]
+        await send(b, beat(seq=2))
+        assert await look(b) == [("collector.backlog", "edge-1", False, 1)]
+        await send(b, beat(seq=3, depth=Depth(waiting=20_000)))
+        assert (await look(b))[1:] == [("collector.backlog", "edge-1", True, 0)]
+
+
+async def test_a_collector_that_falls_silent_keeps_its_other_alerts(dsn: str) -> None:
+    async with backend(dsn) as b:
+        await send(b, beat(depth=Depth(waiting=20_000)))
+        await look(b)
+        await b.fetch("UPDATE lake.collectors SET last_seen_at = now() - interval '91 seconds'")
+        assert await look(b) == [
+            ("collector.backlog", "edge-1", True, 0),
+            ("collector.silent", "edge-1", True, 0),
+        ]
+        await send(b, beat(seq=2))
+        assert await look(b) == [
+            ("collector.backlog", "edge-1", False, 0),
+            ("collector.silent", "edge-1", False, 0),
+        ]
+
+
+async def test_another_scope_for_a_known_instance_raises_an_alert_once(dsn: str) -> None:
+    async with backend(dsn) as b:
+        for scope in ("acme", "acme", "other", "other"):
+            await b.post(an_id(), event(gateway="g", instance="i", scope=scope))
+        assert await look(b) == [("scope.changed", "g/i", True, 0)]
+
+
+def ago(**delta: float) -> str:
+    return (NOW - timedelta(**delta)).isoformat()
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (InstanceState(gateway="g", instance="i", state="open", last_event_at=ago(minutes=1)), None),
+        (
+            InstanceState(gateway="g", instance="i", state="open", last_event_at=ago(hours=7)),
+            "instance.silent",
+        ),
+        (InstanceState(gateway="g", instance="i", state="open"), None),
+        (InstanceState(gateway="g", instance="i", state="close", state_at=ago(minutes=4)), None),
+        (
+            InstanceState(gateway="g", instance="i", state="close", state_at=ago(minutes=6)),
+            "instance.disconnected",
+        ),
+        (
+            InstanceState(gateway="g", instance="i", state="connecting", state_at=ago(hours=1)),
+            "instance.disconnected",
+        ),
+        (InstanceState(gateway="g", instance="i", state="close", state_at="yesterday"), None),
+        (InstanceState(gateway="g", instance="i", last_event_at=ago(hours=9)), None),
+    ],
+)
+def test_which_state_of_an_instance_alerts(state: InstanceState, expected: str | None) -> None:
+    alerts = due_alerts([Beat(name="edge-1", age_s=1, report=beat(instances=(state,)))], CONFIG, NOW)
+    assert [(alert.name, alert.subject) for alert in alerts] == (
+        [(expected, "edge-1/g/i")] if expected else []
+    )
+
+
+def test_which_depth_alerts() -> None:
+    def names(**members: Any) -> list[str]:
+        return [a.name for a in due_alerts([Beat(name="e", age_s=1, report=beat(**members))], CONFIG, NOW)]
+
+    assert names(depth=Depth(waiting=10_000)) == []
+    assert names(depth=Depth(waiting=10_001)) == ["collector.backlog"]
+    assert names(depth=Depth(waiting=1), oldest_age_s=301) == ["collector.backlog"]
+    assert names(depth=Depth(waiting=0), oldest_age_s=301) == []
+
+
+def test_a_silent_collector_has_one_alert_and_its_old_words_are_not_judged() -> None:
+    old = Beat(name="edge-1", age_s=91, report=beat(depth=Depth(waiting=99_999)))
+    assert due_alerts([old], CONFIG, NOW) == [
+        Alert(name="collector.silent", subject="edge-1", detail={"age_s": 91})
+    ]
+    spoken = Beat(name="edge-1", age_s=1, report=beat())
+    for name, subject in (("collector.backlog", "edge-1"), ("instance.silent", "edge-1/g/i")):
+        assert not judged(name, subject, [old], CONFIG)
+        assert judged(name, subject, [spoken], CONFIG)
+    assert not judged("scope.changed", "g/i", [spoken], CONFIG)
