@@ -7,12 +7,14 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from bench import backend_figures, postgres
+from bench import backend_figures, collector_figures, postgres
 from bench.harness import Line, Options, say
 
 FIGURES: Final[dict[str, Callable[[str, Options], list[Line]]]] = {
     "events": backend_figures.events,
     "batches": backend_figures.batches,
+    "door": collector_figures.door,
+    "shipping": collector_figures.shipping,
 }
 
 

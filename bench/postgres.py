@@ -1,4 +1,4 @@
-"""The Postgres of a bench: ``DATABASE_URL`` or the embedded one, and a fresh migrated database for each run."""
+"""The Postgres of a bench: ``DATABASE_URL`` or the embedded one, with a fresh migrated database for a run."""
 
 from __future__ import annotations
 

@@ -30,16 +30,18 @@ WITH fresh AS (
 INSERT INTO lake.whatsapp_event_logs (
     event_id, digest, type, chat_jid, payload, shard, gateway, instance, scope,
     channel, kind, occurred_at, occurred_from, captured_at, collector)
-SELECT event_id, digest, 'messages.upsert', :chat, :payload::jsonb, 7, 'evolution', 'bench', 'evolution/bench',
-       'webhook', 'message', '2026-01-02T03:04:05Z', 'message', '2026-01-02T03:04:06Z', 'bench'
+SELECT event_id, digest, 'messages.upsert', :chat, :payload::jsonb, 7, 'evolution', 'bench',
+       'evolution/bench', 'webhook', 'message', '2026-01-02T03:04:05Z', 'message',
+       '2026-01-02T03:04:06Z', 'bench'
   FROM fresh;
 """
 
 _MANY_ROWS: Final = """
 WITH rows AS (
     SELECT * FROM unnest(
-        $1::uuid[], $2::bytea[], $3::text[], $4::text[], $5::jsonb[], $6::smallint[], $7::text[], $8::text[],
-        $9::text[], $10::text[], $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[], $15::text[])
+        $1::uuid[], $2::bytea[], $3::text[], $4::text[], $5::jsonb[], $6::smallint[], $7::text[],
+        $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[], $13::text[],
+        $14::timestamptz[], $15::text[])
     AS r (event_id, digest, type, chat_jid, payload, shard, gateway, instance, scope,
           channel, kind, occurred_at, occurred_from, captured_at, collector)
 ), fresh AS (

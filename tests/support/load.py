@@ -1,4 +1,4 @@
-"""A driver that keeps many requests in flight against servers that die, with the ledger of what was acknowledged."""
+"""A driver that keeps many requests in flight against servers that die, and fills the ledger of answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 from tests.system.ledger import Ledger
 
 ANSWER_S_MAX: Final = 15.0
-RECONNECT_S: Final = 0.01
+RECONNECT_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,152 @@
+"""A test's own entry point: the real ingest or collector, with fault points where it dies by SIGKILL.
+
+``python -m tests.support.dying ingest|collector …`` prints ``{"port": …}`` once its door accepts. SIGUSR1
+arms the fault point before the next COMMIT, SIGUSR2 the one between the next COMMIT and its answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import enum
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from asgi.server import HttpServer
+from collector.config import CollectorConfig
+from collector.daemon import Daemon, DaemonState
+from ingest.config import IngestConfig
+from ingest.row import CommitBatch, Committed, Row
+from ingest.service import open_service
+from outbox.clock import SystemClock
+from outbox.record import NewRecord, PutResult, Stamp
+from outbox.sqlite import open_sqlite
+from outbox.store import Store
+from zaplake.logs import configure
+from zaplake.settings import LogSettings
+
+SECRET = b"kill-test-signing-secret"
+
+
+class Point(enum.Enum):
+    BEFORE_COMMIT = signal.SIGUSR1
+    AFTER_COMMIT = signal.SIGUSR2
+
+
+class Fuse:
+    """The armed fault point, if any."""
+
+    def __init__(self) -> None:
+        self._armed: Point | None = None
+        loop = asyncio.get_running_loop()
+        for point in Point:
+            loop.add_signal_handler(point.value, self._arm, point)
+
+    def _arm(self, point: Point) -> None:
+        self._armed = point
+
+    def reach(self, point: Point) -> None:
+        """Dies here when this point is armed."""
+        if self._armed is point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def is_armed(self, point: Point) -> bool:
+        return self._armed is point
+
+    def around_commit(self, commit: CommitBatch) -> CommitBatch:
+        """Ingest's fault points: the statement is on its way, or Postgres has confirmed the COMMIT."""
+
+        async def dying(rows: Sequence[Row]) -> list[Committed]:
+            on_its_way = asyncio.ensure_future(commit(rows))
+            await asyncio.sleep(0)
+            self.reach(Point.BEFORE_COMMIT)
+            fates = await on_its_way
+            self.reach(Point.AFTER_COMMIT)
+            return fates
+
+        return dying
+
+
+class DyingStore:
+    """A ``Store`` that passes everything on; ``put`` has the fault points."""
+
+    def __init__(self, store: Store, fuse: Fuse) -> None:
+        self._store, self._fuse = store, fuse
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
+        if self._fuse.is_armed(Point.BEFORE_COMMIT):
+            # An id is made inside the transaction: the records before it are inserted, nothing is committed.
+            await self._store.put([*records, NewRecord(id=self._die, body=b"{}")])
+        results = await self._store.put(records)
+        self._fuse.reach(Point.AFTER_COMMIT)
+        return results
+
+    def _die(self, _stamp: Stamp) -> str:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return ""
+
+
+def _say_ready(port: int) -> None:
+    print(json.dumps({"port": port}), flush=True)
+
+
+def _stop_on_sigterm() -> asyncio.Event:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    return stop
+
+
+async def _ingest(dsn: str, port: int) -> None:
+    stop, fuse = _stop_on_sigterm(), Fuse()
+    config = IngestConfig(dsn=dsn, secrets=(SECRET,))
+    async with open_service(config, around_commit=fuse.around_commit) as service:
+        server = HttpServer(service.app, port=port, reuse_port=True)
+        _say_ready(await server.start())
+        await stop.wait()
+        await service.drain()
+        await server.stop(5)
+
+
+async def _collector(folder: Path, backend_url: str, port: int) -> None:
+    stop, fuse = _stop_on_sigterm(), Fuse()
+    config = CollectorConfig(backend_url=backend_url, secrets=(SECRET,), data_folder=folder, port=port)
+
+    async def open_store() -> Store:
+        return DyingStore(await open_sqlite(folder, SystemClock()), fuse)
+
+    def on_state(state: DaemonState) -> None:
+        if state.state == "ready":
+            _say_ready(state.port)
+
+    await Daemon(config, open_store=open_store).run(stop, on_state)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="tests.support.dying")
+    roles = parser.add_subparsers(dest="role", required=True)
+    ingest = roles.add_parser("ingest")
+    ingest.add_argument("--dsn", required=True)
+    ingest.add_argument("--port", type=int, default=0)
+    collector = roles.add_parser("collector")
+    collector.add_argument("--folder", type=Path, required=True)
+    collector.add_argument("--backend-url", required=True)
+    collector.add_argument("--port", type=int, default=0)
+    asked = parser.parse_args()
+    configure(LogSettings(level="warning", format="json"))
+    if asked.role == "ingest":
+        uvloop.run(_ingest(asked.dsn, asked.port))
+    else:
+        uvloop.run(_collector(asked.folder, asked.backend_url, asked.port))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Processes that a test kills and starts again, and the ways in which they die."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.support.dying import Point
+
+START_S_MAX: Final = 60.0
+STOP_S_MAX: Final = 30.0
+POINT_S_MAX: Final = 2.0
+"""How long traffic has to reach an armed fault point; one that gets none is killed from outside."""
+RANDOM_S_MAX: Final = 0.3
+
+
+class Death(enum.Enum):
+    ANY_MOMENT = "at a random millisecond"
+    BEFORE_COMMIT = "before COMMIT"
+    AFTER_COMMIT = "between COMMIT and answer"
+
+
+_POINTS: Final = {Death.BEFORE_COMMIT: Point.BEFORE_COMMIT, Death.AFTER_COMMIT: Point.AFTER_COMMIT}
+
+
+class Victim:
+    """A server process (``tests.support.dying``). ``port`` is where its current life listens."""
+
+    def __init__(self, name: str, arguments: Callable[[int], list[str]], log: Path) -> None:
+        """``arguments`` of the port that the life before had (0 for the first)."""
+        self.name = name
+        self.port = 0
+        self._arguments = arguments
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Returns when its door accepts. RuntimeError, with the log, when it does not start."""
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.support.dying", *self._arguments(self.port)),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+            )
+        assert self._process.stdout is not None
+        line = await asyncio.wait_for(self._process.stdout.readline(), START_S_MAX)
+        if not line:
+            raise RuntimeError(f"{self.name} did not start: {self._log.read_text()[-4000:]}")
+        self.port = int(json.loads(line)["port"])
+
+    async def die(self, death: Death, chance: random.Random) -> bool:
+        """Dies by SIGKILL; False when the fault point was not reached and it was killed from outside."""
+        assert self._process is not None
+        assert self._process.returncode is None, (
+            f"{self.name} died by itself: {self._log.read_text()[-4000:]}"
+        )
+        reached = True
+        point = _POINTS.get(death)
+        if point is None:
+            await asyncio.sleep(chance.uniform(0, RANDOM_S_MAX))
+            self._process.kill()
+        else:
+            os.kill(self._process.pid, point.value)
+            try:
+                await asyncio.wait_for(self._process.wait(), POINT_S_MAX)
+            except TimeoutError:
+                reached = False
+                self._process.kill()
+        assert await asyncio.wait_for(self._process.wait(), STOP_S_MAX) == -signal.SIGKILL
+        return reached
+
+    async def stop(self) -> None:
+        """Ends it cleanly; kills it when that takes too long."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        self._process.terminate()
+        try:
+            await asyncio.wait_for(self._process.wait(), STOP_S_MAX)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
