@@ -44,6 +44,7 @@ WRAPPERS: Final = (
     "statusMentionMessage",
 )
 """WAProto's FutureProofMessage members of Message, and the sender's own copy (deviceSentMessage)."""
+_WRAPPER_NAMES: Final = frozenset(WRAPPERS)
 
 
 def content_digest(message: object) -> bytes:
@@ -74,8 +75,9 @@ def unwrap_message(message: object) -> Mapping[str, object] | None:
 
 
 def _wrapped(message: Mapping[str, object]) -> Mapping[str, object] | None:
-    for name in WRAPPERS:
-        wrapper = message.get(name)
+    present = message.keys() & _WRAPPER_NAMES
+    for name in sorted(present, key=WRAPPERS.index) if present else ():
+        wrapper = message[name]
         content = wrapper.get("message") if isinstance(wrapper, Mapping) else None
         if isinstance(content, Mapping):
             return content

@@ -29,7 +29,7 @@ _ROUTES: Final = route_table(
         Route(type="chats.upsert", read=directory.read_chat),
         Route(type="chats.update", read=directory.read_chat),
         Route(type="chats.lock", read=directory.read_chat),
-        Route(type="chats.delete", read=directory.read_chat_delete),
+        Route(type="chats.delete", plain=True, read=directory.read_chat_delete),
         Route(type="chats.phoneNumberShare", read=directory.read_lid_mapping),
         Route(type="lid-mapping.update", read=directory.read_lid_mapping),
         Route(type="labels.edit", read=directory.read_label),
@@ -50,7 +50,7 @@ _ROUTES: Final = route_table(
         Route(type="call", read=calls.read_call),
         Route(type="presence.update", read=calls.read_presence),
         Route(type="connection.update", read=session.read_connection),
-        Route(type="creds.update", read=session.read_secret),
+        Route(type="creds.update", plain=True, read=session.read_secret),
         Route(type="message-capping.update", read=session.read_account_notice),
     ]
 )

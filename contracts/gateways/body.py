@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from contracts.events import Event, Path, Reading
+from contracts.gateways.content import pairing_secrets
 from contracts.gateways.facts import EMPTY, Occurrence, Seen, Source
 from contracts.gateways.shape import items, mapping
 
@@ -25,7 +26,7 @@ ENVELOPE_SECRETS: Final[tuple[Path, ...]] = (
     ("authorization",),
 )
 _ENVELOPE: Final = frozenset(
-    ("event", "instance", "destination", "date_time", "sender", "server_url", "at", "seq")
+    ("event", "gateway", "instance", "destination", "date_time", "sender", "server_url", "at", "seq")
 ).union(str(path[0]) for path in ENVELOPE_SECRETS)
 """Members around the elements: never part of an identity."""
 _DATA: Final = ("data",)
@@ -44,9 +45,13 @@ class Fanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How one wire event is read. ``member``: the array inside ``data`` that holds the elements."""
+    """How one wire event is read. ``member``: the array inside ``data`` that holds the elements.
+
+    ``plain``: an element may be something else than an object; elsewhere such a one is unknown.
+    """
 
     type: str
+    plain: bool = False
     read: Topic | None = None
     member: str | None = None
     fan: Fan | None = None
@@ -69,11 +74,11 @@ def read_body(
 
     ``named`` is the instance that the body itself names.
     """
-    route = routes.get(plain_name(source.type), Route(type=source.type, read=_unknown))
+    route = routes.get(plain_name(source.type)) or Route(type=source.type)
     source = replace(source, type=route.type)
     cuts = tuple(path for path in ENVELOPE_SECRETS if body.get(str(path[0])) is not None)
     if "data" not in body:
-        seen = (route.read or _unknown)(source, (), _without_envelope(body))
+        seen = _topic(route)(source, (), _without_envelope(body))
         return _reading(named, [_whole(item, cuts) for item in seen], container=(), cuts=cuts)
     data = body["data"]
     if route.fan is not None:
@@ -83,9 +88,8 @@ def read_body(
     if route.member is not None and isinstance(mapping(data).get(route.member), list):
         container = (*_DATA, route.member)
         data = mapping(data)[route.member]
-    return _reading(
-        named, read_items(route.read or _unknown, source, data, container), container=container, cuts=cuts
-    )
+    seen = read_items(_topic(route), source, data, container)
+    return _reading(named, seen, container=container, cuts=cuts)
 
 
 def read_items(read: Topic, source: Source, data: object, path: Path) -> list[Seen]:
@@ -115,8 +119,22 @@ def _stamp_part(value: object) -> str | int | None:
     return value if isinstance(value, int) and type(value) is int and abs(value) < _STAMP_MAX else None
 
 
+def _topic(route: Route) -> Topic:
+    read = route.read or _unknown
+    return read if route.plain else objects_only(read)
+
+
+def objects_only(read: Topic) -> Topic:
+    """Return the topic for objects; elements of another shape are stored as unknown."""
+
+    def read_object(source: Source, path: Path, element: object) -> Iterable[Seen]:
+        return (read if isinstance(element, dict) else _unknown)(source, path, element)
+
+    return read_object
+
+
 def _unknown(source: Source, path: Path, element: object) -> Iterator[Seen]:
-    yield source.notice(UNKNOWN, element, path=path)
+    yield source.notice(UNKNOWN, element, path=path, cuts=pairing_secrets(element))
 
 
 def _without_envelope(body: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -44,8 +45,10 @@ PROTOCOL_TYPES: Final[Mapping[int, str]] = {
 """WAProto's ``ProtocolMessage.Type``."""
 _PROTOCOL_NUMBERS: Final = {str(number): name for number, name in PROTOCOL_TYPES.items()}
 
+_WRAPPER_NAMES: Final = frozenset(WRAPPERS)
 _SECRET_WRAPPERS_MAX: Final = 500
 """Secrets are looked for in more wrappers than anybody nests."""
+PAIRING_SECRETS: Final = ("qr", "qrcode", "pairingCode")
 _SECRETS: Final[tuple[Path, ...]] = (("appStateSyncKeyShare",), ("historySyncNotification", "mediaKey"))
 
 
@@ -69,9 +72,10 @@ def unwrap(message: object) -> tuple[Mapping[str, object], Path]:
 
 
 def _wrapped(message: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Yield the wrappers of a message with what they hold."""
-    for name in WRAPPERS:
-        content = mapping(message.get(name)).get("message")
+    """Yield the wrappers of a message with what they hold, in a fixed order."""
+    present = message.keys() & _WRAPPER_NAMES
+    for name in sorted(present, key=WRAPPERS.index) if present else ():
+        content = mapping(message[name]).get("message")
         if isinstance(content, dict):
             yield name, content
 
@@ -102,6 +106,11 @@ def protocol_secrets(protocol: object) -> tuple[Path, ...]:
     return tuple(found)
 
 
+def pairing_secrets(element: object) -> tuple[Path, ...]:
+    """Return where an element of the gateway holds what lets anyone link: QR and pairing codes."""
+    return tuple((name,) for name in PAIRING_SECRETS if mapping(element).get(name) is not None)
+
+
 def message_secrets(message: object) -> tuple[Path, ...]:
     """Return where keys of the account lie in a member ``message``, in any wrapper; never user content."""
     found: list[Path] = []
@@ -127,7 +136,11 @@ def file_sha256(message: object) -> bytes | None:
 
 def decode_base64(text: str) -> bytes | None:
     """Return the bytes of base64, plain or as a data URL, whatever its padding and line breaks; else None."""
-    return field_bytes("".join(text.rpartition(";base64,")[2].split())) or None
+    body = text.rpartition(";base64,")[2]
+    try:
+        return binascii.a2b_base64(body, strict_mode=True) or None
+    except ValueError:
+        return field_bytes("".join(body.split())) or None
 
 
 def sha256_hex(data: bytes) -> str:

@@ -22,9 +22,7 @@ def read_chat(source: Source, path: Path, element: object) -> Iterator[Seen]:
     """Yield a chat's state; one that carries nothing but its subject is counted as empty."""
     body = mapping(element)
     named = first_word(body.get("remoteJid"), body.get("id"))
-    if not body:
-        yield from _nothing(source, path, element)
-    elif set(body) <= _CHAT_IDS | _INSTANCE_IDS:
+    if set(body) <= _CHAT_IDS | _INSTANCE_IDS:
         yield EMPTY
     else:
         yield source.snapshot(
@@ -70,22 +68,12 @@ def read_chat_delete(source: Source, path: Path, element: object) -> Iterator[Se
 def read_contact(source: Source, path: Path, element: object) -> Iterator[Seen]:
     """Yield a contact's state; its subject is the person."""
     body = mapping(element)
-    if not body:
-        yield from _nothing(source, path, element)
-    elif set(body) <= _CONTACT_IDS | _INSTANCE_IDS:
+    if set(body) <= _CONTACT_IDS | _INSTANCE_IDS:
         yield EMPTY
     else:
         names = [body.get(name) for name in ("remoteJid", "id", "lid", "phoneNumber", "jid")]
         chat = jid(*names)
         yield source.snapshot("contact", person(*names), element, path=path, chat=chat)
-
-
-def _nothing(source: Source, path: Path, element: object) -> Iterator[Seen]:
-    """An empty object is counted; anything that is no object is stored as it is."""
-    if element == {}:
-        yield EMPTY
-    else:
-        yield source.notice("unknown", element, path=path)
 
 
 def read_label(source: Source, path: Path, element: object) -> Iterator[Seen]:

@@ -20,9 +20,7 @@ def read_group(source: Source, path: Path, element: object) -> Iterator[Seen]:
     """Yield a group's metadata, whole or a part of it."""
     body = mapping(element)
     group = first_word(body.get("id"), body.get("groupId"), body.get("remoteJid"))
-    if group is None:
-        yield source.notice("unknown", element, path=path)
-    elif set(body) <= _SUBJECT_ONLY:
+    if set(body) <= _SUBJECT_ONLY:
         yield EMPTY
     else:
         yield source.snapshot("group.metadata", group, element, path=path, chat=jid(group))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from contracts.events import Event, Path
-from contracts.gateways.body import Fanned, Topic, read_items
+from contracts.gateways.body import Fanned, Topic, objects_only, read_items
 from contracts.gateways.directory import read_chat, read_contact, read_lid_mapping
 from contracts.gateways.element import read_drained_element, read_element
 from contracts.gateways.facts import EMPTY, Seen, Source
@@ -31,8 +31,8 @@ def read_upsert(source: Source, data: object) -> Fanned:
     read: Topic = read_drained_element if body.get("type") == "append" else read_element
     if isinstance(body.get("messages"), list):
         path: Path = ("data", "messages")
-        return Fanned(seen=read_items(read, source, body["messages"], path), container=path)
-    return Fanned(seen=read_items(read, source, data, ("data",)))
+        return Fanned(seen=read_items(objects_only(read), source, body["messages"], path), container=path)
+    return Fanned(seen=read_items(objects_only(read), source, data, ("data",)))
 
 
 def read_history(source: Source, data: object) -> Fanned:
@@ -42,7 +42,7 @@ def read_history(source: Source, data: object) -> Fanned:
     for name, read in _PARTS:
         part = body.get(name)
         if isinstance(part, list) and part:
-            seen += read_items(read, source, part, ("data", name))
+            seen += read_items(objects_only(read), source, part, ("data", name))
     if not seen:
         chunk = data in ({}, [], None) or any(isinstance(body.get(name), list) for name, _ in _PARTS)
         return Fanned(seen=[EMPTY] if chunk else [source.notice("history.marker", data, path=("data",))])

@@ -135,4 +135,5 @@ def read_bare_protocol(source: Source, path: Path, element: object) -> Iterator[
     at: Path = ("protocolMessage",) if inner else ()
     cuts = tuple((*at, *cut) for cut in protocol_secrets(inner or protocol))
     fact = protocol_fact(source, Carrier(path=path, cuts=cuts), inner or protocol)
-    yield fact if fact is not None and protocol else source.notice("unknown", element, path=path)
+    if fact is not None:
+        yield fact

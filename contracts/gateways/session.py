@@ -7,10 +7,11 @@ from typing import Final
 
 from contracts.canonical import content_hash
 from contracts.events import OCCURRENCE, Fold, Path
+from contracts.gateways.content import PAIRING_SECRETS, pairing_secrets
 from contracts.gateways.facts import EMPTY, Seen, Source, changed, subject_of
 from contracts.gateways.shape import first_word, jid, mapping
 
-_QR_SECRETS: Final = ("qr", "qrcode", "code", "base64", "pairingCode")
+_QR_SECRETS: Final = (*PAIRING_SECRETS, "code", "base64")
 INSTANCE_KINDS: Final[Mapping[str, str]] = {
     "instance.create": "instance.create",
     "instance.delete": "instance.delete",
@@ -49,15 +50,12 @@ def _connection(
 
 
 def read_instance(source: Source, path: Path, element: object) -> Iterator[Seen]:
-    """Yield that an instance of the gateway was made, deleted, logged out or removed."""
-    yield source.fact(
-        INSTANCE_KINDS[source.type],
-        (OCCURRENCE,),
-        path=path,
-        subject=subject_of(source.instance),
-        members=changed(source.type),
-        fold=Fold.TRANSITION,
-    )
+    """Yield that an instance of the gateway was made, deleted, logged out or removed.
+
+    Never folded: create, delete, create are three facts, and each kind has its own last state.
+    """
+    kind = INSTANCE_KINDS[source.type]
+    yield source.fact(kind, (OCCURRENCE,), path=path, cuts=pairing_secrets(element))
 
 
 def read_qr(source: Source, path: Path, element: object) -> Iterator[Seen]:
@@ -73,7 +71,7 @@ def read_qr(source: Source, path: Path, element: object) -> Iterator[Seen]:
 
 def read_notice(source: Source, path: Path, element: object) -> Iterator[Seen]:
     """Yield what the gateway says about itself: its error webhook, its start."""
-    yield source.notice("gateway.notice", element, path=path)
+    yield source.notice("gateway.notice", element, path=path, cuts=pairing_secrets(element))
 
 
 def read_account_notice(source: Source, path: Path, element: object) -> Iterator[Seen]:

@@ -182,7 +182,9 @@ def test_error_webhook_has_no_instance() -> None:
 
 def test_the_body_names_the_instance_and_only_else_the_path_stands() -> None:
     assert read("chats.delete", [CHAT]).instance == "loja"
-    nameless = evolution.read({"event": "logout.instance", "data": None}, path_instance="outra")
+    nameless = evolution.read(
+        {"event": "connection.update", "data": {"state": "open"}}, path_instance="outra"
+    )
     assert nameless.instance is None
     assert only(nameless).subject == '["outra"]'
 
@@ -203,10 +205,12 @@ def test_a_chat_that_says_only_who_it_is_is_empty(data: object) -> None:
 
 @pytest.mark.parametrize("data", [None, "x", 5, [None], [[]], True])
 def test_elements_of_another_shape_are_stored_as_unknown(data: object) -> None:
-    for name in ("messages.upsert", "contacts.upsert", "chats.upsert", "groups.upsert"):
+    for name, _, kind in ALL_EVENTS:
+        whole = kind.startswith(("gateway.", "instance.")) or name.endswith(".delete")
         for event in read(name, data).events:
-            assert (event.kind, event.type) == ("unknown", name)
             assert event.path is not None
+            assert event.type == name
+            assert event.kind == "unknown" or whole, name
 
 
 def test_data_path_leaves_the_extra_members_of_messages_set_in_the_envelope() -> None:
