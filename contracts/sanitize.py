@@ -31,11 +31,11 @@ _ONLY_WHOLE_ESCAPES: Final = re.compile(
     re.DOTALL,
 )
 _CONTROL: Final = re.compile(rb"[\x00-\x1f]")
+_CLASS_OF: Final = {"0123456789": "0", "eE": "e", "+-": "+", "".join(map(chr, range(0x20))): "\0"}
 _CLASSES: Final = bytes(
-    0 if byte < 0x20 else ord("0") if chr(byte).isdecimal() and byte < 0x80 else ord("+") if byte in b"+-"
-    else ord("e") if byte in b"eE" else ord(" ")
-    for byte in range(256)
-)  # fmt: skip
+    next((ord(of) for chars, of in _CLASS_OF.items() if chr(byte) in chars), ord(" ")) for byte in range(256)
+)
+"""Byte to class: a few fast searches then find control characters and numbers that may be odd."""
 _LONG_RUN: Final = b"0" * 1000
 """Fewer digits on each side of the point, with an exponent of at most four, are never too many."""
 _ONLY_CLEAN_STRINGS: Final = re.compile(rb'(?:[^"]++|"(?:[^"\\\x00-\x1f]++|\\.)*+")*+')
@@ -71,11 +71,14 @@ class _Container:
 
 
 def sanitize(raw: bytes) -> Sanitized:
-    """Return what Postgres stores. NUL goes, lone surrogates and bad bytes become U+FFFD, NaN and Infinity
-    their names, a number jsonb cannot hold a string of its digits, what is deeper than 128 levels one string.
+    """Return what Postgres stores.
 
-    Names that collide once cleaned get ``~2``, ``~3`` … in code point order of what was sent; an untouched
-    name stays. ``raw`` is JSON that the ladder takes; raises NotJson where the repair finds that it is not.
+    NUL goes; lone surrogates and bad bytes become U+FFFD, NaN and Infinity their names, a number jsonb
+    cannot hold a string of its digits, what lies deeper than 128 levels one string of its JSON.
+
+    Names that collide once cleaned get ``~2``, ``~3`` … in code point order of what was sent; a name that
+    needed no cleaning stays. ``raw`` is JSON that the ladder takes; raises NotJson where the repair finds
+    that it is not.
     """
     if not needs_repair(raw):
         return Sanitized(json=raw.decode())
@@ -96,10 +99,7 @@ def needs_repair(raw: bytes) -> bool:
     classes = raw.translate(_CLASSES)
     if b"\0" in classes and not _whole(_ONLY_CLEAN_STRINGS, raw):
         return True
-    if (
-        b"NaN" in raw or b"Infinity" in raw or b"0e00000" in classes or b"0e+00000" in classes
-        or _LONG_RUN in classes
-    ) and _ODD_NUMBER.search(raw) is not None:  # fmt: skip
+    if _may_hold_odd_number(raw, classes) and _ODD_NUMBER.search(raw) is not None:
         return True
     return raw.count(b"[") + raw.count(b"{") > DEPTH_MAX and _too_deep(raw)
 
@@ -107,6 +107,16 @@ def needs_repair(raw: bytes) -> bool:
 def clean_text(text: str) -> str:
     """Return the text without NUL, with U+FFFD for every lone surrogate."""
     return _UNCLEAN.sub(lambda match: "" if match[0] == "\0" else REPLACEMENT, text)
+
+
+def _may_hold_odd_number(raw: bytes, classes: bytes) -> bool:
+    return (
+        b"NaN" in raw
+        or b"Infinity" in raw
+        or b"0e00000" in classes
+        or b"0e+00000" in classes
+        or _LONG_RUN in classes
+    )
 
 
 def _whole(pattern: re.Pattern[bytes], raw: bytes) -> bool:
