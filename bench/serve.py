@@ -28,6 +28,8 @@ from outbox.clock import SystemClock
 from outbox.sqlite import SqliteStore, open_sqlite
 from outbox.sqlite_engine import SqliteEngine
 from outbox.store import Store
+from zaplake.logs import configure
+from zaplake.settings import LogSettings
 
 STOP_S_MAX = 30.0
 _SYNCHRONOUS = "PRAGMA synchronous"
@@ -135,6 +137,7 @@ def main() -> None:
     collector.add_argument("--per-event", action="store_true")
     collector.add_argument("--synchronous", choices=("FULL", "OFF"), default="FULL")
     asked = parser.parse_args()
+    configure(LogSettings(level="warning"))
     if asked.role == "ingest":
         uvloop.run(_ingest(asked.dsn, group_commit=not asked.per_request))
     else:
