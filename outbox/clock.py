@@ -60,6 +60,8 @@ class ManualClock:
     def __init__(self, at: datetime | None = None, jitter: float = 0.5) -> None:
         self.at = at or datetime(2026, 1, 1, tzinfo=UTC)
         self.jitter_value = jitter
+        self.waiting = 0
+        """Waits going on now: a test knows by it that all have come to rest."""
         self._moved = asyncio.Event()
 
     def now(self) -> datetime:
@@ -77,9 +79,11 @@ class ManualClock:
     async def wait(self, event: asyncio.Event, until: datetime | None) -> bool:
         while not event.is_set() and (until is None or self.at < until):
             waiters = {asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._moved.wait())}
+            self.waiting += 1
             try:
                 await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
             finally:
+                self.waiting -= 1
                 for waiter in waiters:
                     waiter.cancel()
         return event.is_set()

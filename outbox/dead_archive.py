@@ -1,4 +1,4 @@
-"""Where dead letters go before they are forgotten: JSON lines in one file a month, synced before they count."""
+"""Where dead letters go before they are forgotten: JSON lines, one file a month, synced."""
 
 from __future__ import annotations
 

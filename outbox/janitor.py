@@ -31,21 +31,34 @@ class JanitorConfig:
 
 
 class Janitor:
-    """Prunes one store every ``interval_s``; a store or an archive that is away is tried at the next tick."""
+    """Prunes one store every ``interval_s``.
 
-    def __init__(self, store: Store, clock: Clock, config: JanitorConfig, export: Export) -> None:
+    A store that is away is tried at the next tick. While the archive fails no dead letter is forgotten, but
+    everything else is. ``on_failure`` hears why.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        config: JanitorConfig,
+        *,
+        export: Export,
+        on_failure: Callable[[str], None],
+    ) -> None:
         self._store = store
         self._clock = clock
         self._config = config
         self._export = export
+        self._on_failure = on_failure
 
     async def run(self, stop: asyncio.Event) -> None:
         """Tick until ``stop`` is set."""
         while not stop.is_set():
             try:
                 await self.tick()
-            except (StoreUnavailable, OSError):
-                pass  # the shipper tells about the store; forgetting can wait
+            except StoreUnavailable as error:
+                self._on_failure(str(error))
             until = self._clock.now() + timedelta(seconds=self._config.interval_s)
             await self._clock.wait(stop, until)
 
@@ -72,11 +85,17 @@ class Janitor:
         return forgotten
 
     async def _export_dead(self, before: datetime) -> int:
-        """Hand the dead letters that may go next to the archive; returns the rowid up to which it has them."""
+        """Archive the dead letters that may go next; returns the rowid up to which that is done."""
         excess = (await self._store.stats()).dead - self._config.dead_rows_max
         listed = await self._store.dead_list(limit=self._config.rows_per_call_max)
         going = [dead for place, dead in enumerate(listed) if place < excess or dead.died_at < before]
+        through = 0
         for dead in going:
             letters = await self._store.dead_show(dead.id)
-            await self._export([letter for letter in letters if letter.rowid == dead.rowid])
-        return going[-1].rowid if going else 0
+            try:
+                await self._export([letter for letter in letters if letter.rowid == dead.rowid])
+            except OSError as error:
+                self._on_failure(f"the archive of dead letters: {error.strerror or error}")
+                break
+            through = dead.rowid
+        return through

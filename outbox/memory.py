@@ -1,19 +1,17 @@
-"""A store that forgets everything at the end of the process, with the same behaviour as the durable ones."""
+"""A store that forgets everything at the end of the process, and else behaves as the durable ones."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import TypeAlias
 
 from outbox.clock import Clock, SystemClock
-from outbox.guarding import Members, rule
-from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Record, Stamp
+from outbox.memory_state import State, Storm, sighting
+from outbox.record import NewRecord, PutResult, Record
 from outbox.store import (
     REASON_CHARS_MAX,
-    SIGHTING_CHANNELS_MAX,
     DeadRecord,
     PruneLimits,
     Released,
@@ -24,137 +22,34 @@ from outbox.store import (
 )
 from outbox.verdict import Verdict
 
-Key: TypeAlias = tuple[str, bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    record: Record
-    channel: str
-    due_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Storm:
-    count: int
-    first_at: datetime
-    id: str
-    record: NewRecord
-
-
-@dataclass(slots=True)
-class _State:
-    """All that a put may change, so that a failing one can be undone."""
-
-    number: int = 0
-    rows: dict[int, _Row] = field(default_factory=dict)
-    keys: dict[Key, int] = field(default_factory=dict)
-    seen: dict[Key, tuple[datetime, Sighting]] = field(default_factory=dict)
-    dead: dict[Key, DeadRecord] = field(default_factory=dict)
-    last: dict[str, Members] = field(default_factory=dict)
-    held: dict[str, _Storm] = field(default_factory=dict)
-    copies: dict[Key, dict[str, Sighting]] = field(default_factory=dict)
-
 
 class MemoryStore:
-    """``Store`` in dictionaries, for tests and for runs that need no durability; every call is linear."""
+    """``Store`` in dictionaries, for tests and for runs that need no durability; its calls are linear."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._epoch = secrets.token_hex(8)
-        self._state = _State()
+        self._state = State(clock=self._clock, epoch=secrets.token_hex(8))
         self._meta: dict[str, bytes] = {}
         self._leases: dict[int, int] = {}
         self._lease = 0
-        self._rowid = 0
         self._closed = False
 
     @property
     def epoch(self) -> str:
-        return self._epoch
+        return self._state.epoch
 
-    def _open(self) -> _State:
+    def _open(self) -> State:
         if self._closed:
             raise StoreUnavailable("the outbox is closed")
         return self._state
 
     async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
-        state = self._open()
-        before = _State(
-            number=state.number,
-            rows=dict(state.rows),
-            keys=dict(state.keys),
-            seen=state.seen,
-            dead=state.dead,
-            last=dict(state.last),
-            held=state.held,
-            copies={key: dict(channels) for key, channels in state.copies.items()},
-        )
+        before = self._open().copy()
         try:
-            return [self._put_one(record) for record in records]
+            return [self._state.put(record) for record in records]
         except BaseException:
             self._state = before
             raise
-
-    def _put_one(self, record: NewRecord) -> PutResult:
-        id_ = record.id if isinstance(record.id, str) else None
-        if id_ is not None and self._is_known((id_, record.digest)):
-            return self._copy(id_, record)
-        kept = self._state.last.get(record.guard.key) if record.guard else None
-        ruling = rule(record.guard, kept) if record.guard else None
-        if ruling is not None and ruling.suppressed:
-            return PutResult(outcome=PutOutcome.SUPPRESSED, id=id_ or "")
-        if id_ is None:
-            id_ = self._stamped(record)
-            if self._is_known((id_, record.digest)):
-                return self._copy(id_, record)
-        if record.guard is not None and ruling is not None:
-            self._keep(record.guard, ruling.keep)
-        is_conflict = any(
-            key[0] == id_ for known in (self._state.keys, self._state.seen, self._state.dead) for key in known
-        )
-        self._insert(id_, record.digest, record.body, record.label, record.channel, self._clock.now())
-        return PutResult(outcome=PutOutcome.CONFLICT if is_conflict else PutOutcome.STORED, id=id_)
-
-    def _is_known(self, key: Key) -> bool:
-        return key in self._state.keys or key in self._state.seen or key in self._state.dead
-
-    def _stamped(self, record: NewRecord) -> str:
-        if isinstance(record.id, str):
-            return record.id
-        self._state.number += 1
-        return record.id(Stamp(epoch=self._epoch, number=self._state.number))
-
-    def _keep(self, guard: Guard, members: Members | None) -> None:
-        self._state.last.pop(guard.key, None)
-        if members is not None:
-            self._state.last[guard.key] = members
-
-    def _copy(self, id_: str, record: NewRecord) -> PutResult:
-        channels = self._state.copies.setdefault((id_, record.digest), {})
-        now, known = self._clock.now(), channels.get(record.channel)
-        if known is not None:
-            channels[record.channel] = replace(known, last_at=now, times=known.times + 1)
-        elif record.channel and len(channels) < SIGHTING_CHANNELS_MAX:
-            channels[record.channel] = _sighting(record.digest, record.channel, now)
-        return PutResult(outcome=PutOutcome.DUPLICATE, id=id_)
-
-    def _insert(
-        self, id_: str, digest: bytes, body: bytes, label: str, channel: str, created_at: datetime
-    ) -> None:
-        self._rowid += 1
-        record = Record(
-            rowid=self._rowid,
-            id=id_,
-            digest=digest,
-            body=body,
-            label=label,
-            attempts=0,
-            created_at=created_at,
-            lease=0,
-        )
-        self._state.rows[self._rowid] = _Row(record=record, channel=channel, due_at=self._clock.now())
-        self._state.keys[id_, digest] = self._rowid
 
     async def claim(self, *, now: datetime, limit: int, bytes_max: int) -> list[Record]:
         state = self._open()
@@ -183,33 +78,34 @@ class MemoryStore:
 
     def _settle_one(self, s: Settlement) -> None:
         state, row = self._state, self._state.rows[s.rowid]
-        key = (row.record.id, row.record.digest)
-        reason = s.reason[:REASON_CHARS_MAX]
-        if s.verdict is Verdict.RETRY:
-            record = replace(row.record, attempts=row.record.attempts + s.spent)
-            state.rows[s.rowid] = replace(row, record=record, due_at=s.due_at or s.now)
-            return
-        if s.verdict is Verdict.HALT:
-            return
-        del state.rows[s.rowid], state.keys[key]
-        if s.verdict is Verdict.DELIVERED:
-            state.seen[key] = (s.now, _sighting(row.record.digest, row.channel, row.record.created_at))
-            return
-        self._rowid += 1
-        state.dead[key] = DeadRecord(
-            rowid=self._rowid,
-            id=row.record.id,
-            digest=row.record.digest,
-            label=row.record.label,
-            channel=row.channel,
-            status=s.status,
-            reason=reason,
-            attempts=row.record.attempts + 1,
-            created_at=row.record.created_at,
-            died_at=s.now,
-            body_bytes=len(row.record.body),
-            body=row.record.body,
-        )
+        waiting = row.record
+        match s.verdict:
+            case Verdict.HALT:
+                return
+            case Verdict.RETRY:
+                record = replace(waiting, attempts=waiting.attempts + s.spent)
+                state.rows[s.rowid] = replace(row, record=record, due_at=s.due_at or s.now)
+                return
+            case Verdict.DELIVERED:
+                first = sighting(waiting.digest, row.channel, waiting.created_at)
+                state.seen[waiting.id, waiting.digest] = (s.now, first)
+            case Verdict.DEAD:
+                state.rowid += 1
+                state.dead[waiting.id, waiting.digest] = DeadRecord(
+                    rowid=state.rowid,
+                    id=waiting.id,
+                    digest=waiting.digest,
+                    label=waiting.label,
+                    channel=row.channel,
+                    status=s.status,
+                    reason=s.reason[:REASON_CHARS_MAX],
+                    attempts=waiting.attempts + 1,
+                    created_at=waiting.created_at,
+                    died_at=s.now,
+                    body_bytes=len(waiting.body),
+                    body=waiting.body,
+                )
+        del state.rows[s.rowid], state.keys[waiting.id, waiting.digest]
 
     async def release(self, records: Sequence[Record]) -> int:
         self._open()
@@ -234,50 +130,31 @@ class MemoryStore:
         )
 
     async def sightings(self, id: str) -> list[Sighting]:  # noqa: A002
-        state = self._open()
-        firsts = [
-            _sighting(row.record.digest, row.channel, row.record.created_at)
-            for row in state.rows.values()
-            if row.record.id == id
-        ]
-        firsts += [first for key, (_, first) in state.seen.items() if key[0] == id]
-        firsts += [_sighting(d.digest, d.channel, d.created_at) for d in state.dead.values() if d.id == id]
-        merged = {(first.digest, first.channel): first for first in firsts if first.channel}
-        for key, channels in state.copies.items():
-            for channel, copy in channels.items() if key[0] == id else ():
-                first = merged.get((key[1], channel))
-                merged[key[1], channel] = (
-                    copy if first is None else replace(first, last_at=copy.last_at, times=copy.times + 1)
-                )
-        return sorted(merged.values(), key=lambda sighting: sighting.first_at)
-
-    async def dead_list(self, *, limit: int, after: int = 0) -> list[DeadRecord]:
-        dead = sorted(self._open().dead.values(), key=lambda d: d.rowid)
-        return [replace(d, body=None) for d in dead if d.rowid > after][:limit]
-
-    async def dead_show(self, id: str) -> list[DeadRecord]:  # noqa: A002
-        return sorted((d for d in self._open().dead.values() if d.id == id), key=lambda d: d.rowid)
+        return self._open().sightings(id)
 
     def _dead(self, ids: Sequence[str] | None) -> list[DeadRecord]:
-        chosen = self._open().dead.values()
-        return sorted((d for d in chosen if ids is None or d.id in ids), key=lambda d: d.rowid)
+        dead = self._open().dead.values()
+        return sorted((d for d in dead if ids is None or d.id in ids), key=lambda d: d.rowid)
+
+    async def dead_list(self, *, limit: int, after: int = 0) -> list[DeadRecord]:
+        return [replace(d, body=None) for d in self._dead(None) if d.rowid > after][:limit]
+
+    async def dead_show(self, id: str) -> list[DeadRecord]:  # noqa: A002
+        return self._dead([id])
 
     async def dead_requeue(self, ids: Sequence[str] | None) -> int:
         chosen = self._dead(ids)
         for d in chosen:
             del self._state.dead[d.id, d.digest]
-            self._insert(d.id, d.digest, d.body or b"", d.label, d.channel, d.created_at)
+            again = NewRecord(id=d.id, body=d.body or b"", digest=d.digest, channel=d.channel, label=d.label)
+            self._state.insert(d.id, again, created_at=d.created_at)
         return len(chosen)
 
     async def dead_drop(self, ids: Sequence[str] | None) -> int:
         chosen = self._dead(ids)
         for d in chosen:
-            self._forget_dead(d)
+            self._state.forget_dead(d)
         return len(chosen)
-
-    def _forget_dead(self, dead: DeadRecord) -> None:
-        del self._state.dead[dead.id, dead.digest]
-        self._state.copies.pop((dead.id, dead.digest), None)
 
     async def get_meta(self, key: str) -> bytes | None:
         self._open()
@@ -288,40 +165,35 @@ class MemoryStore:
         self._meta[key] = value
 
     async def hold(self, key: str, record: NewRecord) -> int:
-        held = self._open().held
-        storm = held.get(key)
+        state = self._open()
+        storm = state.held.get(key)
         count = 0 if storm is None else storm.count
-        id_ = self._stamped(record)
-        is_held = storm is not None and (storm.id, storm.record.digest) == (id_, record.digest)
-        if is_held or self._is_known((id_, record.digest)):
+        made = replace(record, id=state.stamped(record), guard=None)
+        assert isinstance(made.id, str)
+        is_held = storm is not None and (storm.record.id, storm.record.digest) == (made.id, made.digest)
+        if is_held or state.is_known((made.id, made.digest)):
             return count
         first_at = self._clock.now() if storm is None else storm.first_at
-        held[key] = _Storm(
-            count=count + 1, first_at=first_at, id=id_, record=replace(record, id=id_, guard=None)
-        )
+        state.held[key] = Storm(count=count + 1, first_at=first_at, record=made)
         return count + 1
 
     async def release_held(
         self, *, key: str | None = None, before: datetime | None = None, limit: int = 100
     ) -> list[Released]:
         held = self._open().held
-        chosen = sorted(
-            ((storm.first_at, name) for name, storm in held.items() if key in (None, name)),
-            key=lambda s: s[0],
-        )
-        if key is None:
-            chosen = [s for s in chosen if before is None or s[0] < before][:limit]
-        storms = [(name, held.pop(name)) for _, name in chosen]
-        return [Released(key=name, count=s.count, result=self._put_one(s.record)) for name, s in storms]
+        due = [name for name, storm in held.items() if before is None or storm.first_at < before]
+        names = [name for name in held if name == key] if key is not None else due[:limit]
+        storms = [(name, held.pop(name)) for name in names]
+        return [
+            Released(key=name, count=storm.count, result=self._state.put(storm.record))
+            for name, storm in storms
+        ]
 
     async def prune(self, limits: PruneLimits) -> int:
         state, room = self._open(), limits.rows_per_call_max
         excess = len(state.seen) - limits.seen_rows_max
-        seen = [
-            key
-            for place, (key, (at, _)) in enumerate(list(state.seen.items())[:room])
-            if place < excess or at < limits.seen_before
-        ]
+        oldest = list(state.seen.items())[:room]
+        seen = [k for place, (k, (at, _)) in enumerate(oldest) if place < excess or at < limits.seen_before]
         for key in seen:
             del state.seen[key]
             state.copies.pop(key, None)
@@ -330,7 +202,7 @@ class MemoryStore:
         excess = len(state.dead) - limits.dead_rows_max
         dead = [d for place, d in enumerate(exported) if place < excess or d.died_at < limits.dead_before]
         for d in dead:
-            self._forget_dead(d)
+            state.forget_dead(d)
         room -= len(dead)
         last = list(state.last)[: max(0, min(room, len(state.last) - limits.last_rows_max))]
         for name in last:
@@ -343,7 +215,3 @@ class MemoryStore:
 
     async def close(self) -> None:
         self._closed = True
-
-
-def _sighting(digest: bytes, channel: str, at: datetime) -> Sighting:
-    return Sighting(digest=digest, channel=channel, first_at=at, last_at=at, times=1)

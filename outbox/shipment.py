@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 from outbox.clock import Clock
 from outbox.gate import Gate, StormGuard
@@ -16,6 +17,8 @@ from outbox.store import Settlement
 from outbox.suspects import Suspects
 from outbox.transport import Answer, Transport
 from outbox.verdict import Verdict, classify_response, splits
+
+NO_RECEIPT: Final = "the answer has no receipt for it"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,11 +66,7 @@ class _Post:
 
     @property
     def status(self) -> int | None:
-        return (
-            self.answer.status
-            if isinstance(self.answer.status, int) and not isinstance(self.answer.status, bool)
-            else None
-        )
+        return self.answer.status if isinstance(self.answer.status, int) else None
 
     @property
     def reason(self) -> str:
@@ -117,9 +116,8 @@ async def _judge(destination: Destination, post: _Post) -> list[list[Record]]:
     if verdict is Verdict.DEAD and destination.storm.allows(post.reason):
         await _dead(destination, post)
     else:
-        await _failed(
-            destination, post, is_halt=verdict is not Verdict.RETRY, is_storm=verdict is Verdict.DEAD
-        )
+        is_storm = verdict is Verdict.DEAD
+        await _failed(destination, post, is_halt=is_storm or verdict is Verdict.HALT, is_storm=is_storm)
     return []
 
 
@@ -141,9 +139,7 @@ async def _delivered(destination: Destination, post: _Post) -> list[list[Record]
         Settlement(rowid=record.rowid, lease=record.lease, verdict=Verdict.DELIVERED, now=now)
         for record in delivered
     ]
-    settlements += [
-        _delayed(destination, post, record, "the answer has no receipt for it") for record in missing
-    ]
+    settlements += [_delayed(destination, post, record, NO_RECEIPT) for record in missing]
     await destination.leases.settle(settlements)
     return [[record] for record in reversed(rejected)]
 
@@ -193,7 +189,7 @@ async def _failed(destination: Destination, post: _Post, *, is_halt: bool, is_st
     for event in events:
         destination.on_event(event)
     if post.alone:
-        destination.aside.extend(post.records)
+        destination.aside.append(replace(post.records[0], body=b""))
     else:
         await destination.leases.release(post.records)
 

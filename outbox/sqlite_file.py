@@ -17,7 +17,7 @@ from outbox.store import StoreBusy, StoreCorrupt, StoreError, StoreUnavailable
 
 FILE_NAME: Final = "outbox.sqlite3"
 LOCK_NAME: Final = "lock"
-BUSY_TIMEOUT_S: Final = 2.0
+BUSY_TIMEOUT_S: Final = 1.0
 """How long an operation waits for somebody who has the file locked (a person with a shell)."""
 DUE_AHEAD_MAX_S: Final = 900
 """No honest schedule lies further ahead (the back-off is capped at 5 minutes)."""

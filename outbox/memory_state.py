@@ -1,0 +1,141 @@
+"""What the memory store knows, and the operations on it that several of its methods share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TypeAlias
+
+from outbox.clock import Clock
+from outbox.guarding import Members, rule
+from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Record, Stamp
+from outbox.store import SIGHTING_CHANNELS_MAX, DeadRecord, Sighting
+
+Key: TypeAlias = tuple[str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A waiting record."""
+
+    record: Record
+    channel: str
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storm:
+    """The newest record under a key, and how many came."""
+
+    count: int
+    first_at: datetime
+    record: NewRecord
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """The tables of the store, as dictionaries in the order of their rows."""
+
+    clock: Clock
+    epoch: str
+    number: int = 0
+    rowid: int = 0
+    rows: dict[int, Row] = field(default_factory=dict)
+    keys: dict[Key, int] = field(default_factory=dict)
+    seen: dict[Key, tuple[datetime, Sighting]] = field(default_factory=dict)
+    dead: dict[Key, DeadRecord] = field(default_factory=dict)
+    last: dict[str, Members] = field(default_factory=dict)
+    held: dict[str, Storm] = field(default_factory=dict)
+    copies: dict[Key, dict[str, Sighting]] = field(default_factory=dict)
+
+    def copy(self) -> State:
+        """For undoing what a failing put has begun."""
+        return replace(
+            self,
+            rows=dict(self.rows),
+            keys=dict(self.keys),
+            seen=dict(self.seen),
+            dead=dict(self.dead),
+            last=dict(self.last),
+            held=dict(self.held),
+            copies={key: dict(channels) for key, channels in self.copies.items()},
+        )
+
+    def put(self, record: NewRecord) -> PutResult:
+        id_ = record.id if isinstance(record.id, str) else None
+        if id_ is not None and self.is_known((id_, record.digest)):
+            return self._sight(id_, record)
+        kept = self.last.get(record.guard.key) if record.guard else None
+        ruling = rule(record.guard, kept) if record.guard else None
+        if ruling is not None and ruling.suppressed:
+            return PutResult(outcome=PutOutcome.SUPPRESSED, id=id_ or "")
+        if id_ is None:
+            id_ = self.stamped(record)
+            if self.is_known((id_, record.digest)):
+                return self._sight(id_, record)
+        if record.guard is not None and ruling is not None:
+            self._keep(record.guard, ruling.keep)
+        is_conflict = any(key[0] == id_ for known in (self.keys, self.seen, self.dead) for key in known)
+        self.insert(id_, record, created_at=self.clock.now())
+        return PutResult(outcome=PutOutcome.CONFLICT if is_conflict else PutOutcome.STORED, id=id_)
+
+    def is_known(self, key: Key) -> bool:
+        return key in self.keys or key in self.seen or key in self.dead
+
+    def stamped(self, record: NewRecord) -> str:
+        """The record's id, by a stamp when it is made of one."""
+        if isinstance(record.id, str):
+            return record.id
+        self.number += 1
+        return record.id(Stamp(epoch=self.epoch, number=self.number))
+
+    def insert(self, id_: str, record: NewRecord, *, created_at: datetime) -> None:
+        self.rowid += 1
+        waiting = Record(
+            rowid=self.rowid,
+            id=id_,
+            digest=record.digest,
+            body=record.body,
+            label=record.label,
+            attempts=0,
+            created_at=created_at,
+            lease=0,
+        )
+        self.rows[self.rowid] = Row(record=waiting, channel=record.channel, due_at=self.clock.now())
+        self.keys[id_, record.digest] = self.rowid
+
+    def _keep(self, guard: Guard, members: Members | None) -> None:
+        self.last.pop(guard.key, None)
+        if members is not None:
+            self.last[guard.key] = members
+
+    def _sight(self, id_: str, record: NewRecord) -> PutResult:
+        channels = self.copies.setdefault((id_, record.digest), {})
+        now, known = self.clock.now(), channels.get(record.channel)
+        if known is not None:
+            channels[record.channel] = replace(known, last_at=now, times=known.times + 1)
+        elif record.channel and len(channels) < SIGHTING_CHANNELS_MAX:
+            channels[record.channel] = sighting(record.digest, record.channel, now)
+        return PutResult(outcome=PutOutcome.DUPLICATE, id=id_)
+
+    def sightings(self, id_: str) -> list[Sighting]:
+        rows = [row for row in self.rows.values() if row.record.id == id_]
+        firsts = [sighting(row.record.digest, row.channel, row.record.created_at) for row in rows]
+        firsts += [first for key, (_, first) in self.seen.items() if key[0] == id_]
+        firsts += [sighting(d.digest, d.channel, d.created_at) for d in self.dead.values() if d.id == id_]
+        merged = {(first.digest, first.channel): first for first in firsts if first.channel}
+        for key, channels in self.copies.items():
+            for channel, copy in channels.items() if key[0] == id_ else ():
+                first = merged.get((key[1], channel))
+                again = None if first is None else replace(first, last_at=copy.last_at, times=copy.times + 1)
+                merged[key[1], channel] = again or copy
+        return sorted(merged.values(), key=lambda s: s.first_at)
+
+    def forget_dead(self, dead: DeadRecord) -> None:
+        del self.dead[dead.id, dead.digest]
+        self.copies.pop((dead.id, dead.digest), None)
+
+
+def sighting(digest: bytes, channel: str, at: datetime) -> Sighting:
+    """The first sight of a channel."""
+    return Sighting(digest=digest, channel=channel, first_at=at, last_at=at, times=1)

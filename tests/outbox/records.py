@@ -1,0 +1,52 @@
+"""Short ways to make records and settlements in this folder's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from outbox.clock import Clock
+from outbox.record import Guard, GuardMode, MakeId, NewRecord, PutOutcome, Record
+from outbox.store import Settlement, Store
+from outbox.verdict import Verdict
+
+MIB = 1024 * 1024
+
+
+def new(id_: str | MakeId, body: bytes = b"{}", **more: object) -> NewRecord:
+    return NewRecord(id=id_, body=body, **more)  # type: ignore[arg-type]
+
+
+def guarded(id_: str | MakeId, mode: GuardMode, key: str = "k", **members: bytes) -> NewRecord:
+    return NewRecord(id=id_, body=b"{}", guard=Guard(key=key, mode=mode, members=members))
+
+
+async def put_one(store: Store, record: NewRecord) -> PutOutcome:
+    (result,) = await store.put([record])
+    return result.outcome
+
+
+async def put_ids(store: Store, *ids: str) -> None:
+    await store.put([new(id_, f'"{id_}"'.encode()) for id_ in ids])
+
+
+async def claim(store: Store, clock: Clock, limit: int = 1_000, bytes_max: int = 64 * MIB) -> list[Record]:
+    return await store.claim(now=clock.now(), limit=limit, bytes_max=bytes_max)
+
+
+def ids(records: Sequence[Record]) -> list[str]:
+    return [record.id for record in records]
+
+
+def ended(record: Record, verdict: Verdict, now: datetime, **more: object) -> Settlement:
+    return Settlement(rowid=record.rowid, lease=record.lease, verdict=verdict, now=now, **more)  # type: ignore[arg-type]
+
+
+async def end_all(store: Store, clock: Clock, verdict: Verdict, **more: object) -> int:
+    """Claim all that is due and end it by one verdict."""
+    records = await claim(store, clock)
+    return await store.settle([ended(record, verdict, clock.now(), **more) for record in records])
+
+
+def later(clock: Clock, seconds: float) -> datetime:
+    return clock.now() + timedelta(seconds=seconds)
