@@ -21,9 +21,7 @@ from tests.support.scripted_transport import Script
 NAMES = [f"r{n:02}" for n in range(32)]
 
 
-def crashing_on(
-    *poison: str, status: int | TransportFailure = 500
-) -> Callable[[Sequence[Record]], Answer | None]:
+def crashing_on(*poison: str, status: int | TransportFailure = 500) -> Script:
     """The other side falls over whenever one of these is in the request."""
 
     def script(records: Sequence[Record]) -> Answer | None:

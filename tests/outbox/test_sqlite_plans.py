@@ -1,0 +1,99 @@
+"""The plans of the statements that run for each record: by an index, without a sort, without a scan."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from outbox import sqlite_statements as sql
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    for statement in (*sql.SCHEMA, sql.LEASES_SCHEMA):
+        connection.execute(statement)
+    yield connection
+    connection.close()
+
+
+PARAMETERS = {
+    "id": "a",
+    "now": 1,
+    "limit": 1,
+    "lease": 1,
+    "rowids": "[]",
+    "pairs": "[]",
+    "ahead": 1,
+    "due_at": 1,
+    "spent": 1,
+    "status": 1,
+    "reason": "",
+    "rowid": 1,
+    "digest": b"",
+    "channel": "",
+}
+
+HOT = {
+    "KNOWN": [
+        "SEARCH outbox USING COVERING INDEX sqlite_autoindex_outbox_1 (id=?)",
+        "SEARCH seen USING COVERING INDEX sqlite_autoindex_seen_1 (id=?)",
+        "SEARCH dead USING COVERING INDEX sqlite_autoindex_dead_1 (id=?)",
+    ],
+    "CLAIM": ["SEARCH outbox USING INDEX outbox_due (due_at<?)"],
+    "NEXT_DUE": ["SCAN outbox USING COVERING INDEX outbox_due"],
+    "HELD_BY": ["SCAN p VIRTUAL TABLE INDEX 1:", "SEARCH l USING INTEGER PRIMARY KEY (rowid=?)"],
+    "SIZE": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "TO_SEEN": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "TO_DEAD": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "DELETE": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "UNLEASE": ["SEARCH leases USING INTEGER PRIMARY KEY (rowid=?)"],
+    "RETRY": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "SIGHTING_AGAIN": ["SEARCH sightings USING PRIMARY KEY (id=? AND digest=? AND channel=?)"],
+    "DUE_HEAL": ["SEARCH outbox USING COVERING INDEX outbox_due (due_at>?)"],
+    "OLDEST": ["SCAN outbox"],
+}
+
+POSITIONAL = {
+    "LAST_READ": ["SEARCH last USING INDEX sqlite_autoindex_last_1 (key=?)"],
+    "SIGHTING_CHANNELS": ["SEARCH sightings USING PRIMARY KEY (id=? AND digest=?)"],
+    "SEEN_OLDEST": ["SCAN seen"],
+    "DEAD_OLDEST": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid<?)"],
+    "DEAD_LIST": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid>?)"],
+    "DEAD_BY_ID": ["SEARCH dead USING COVERING INDEX sqlite_autoindex_dead_1 (id=?)"],
+    "HELD_BEFORE": ["SEARCH held USING INDEX held_first (first_at<?)"],
+    "SEEN_SIGHTINGS_DELETE": [
+        "SEARCH sightings USING PRIMARY KEY (id=? AND digest=?)",
+        "SEARCH seen USING INTEGER PRIMARY KEY (rowid=?)",
+    ],
+}
+
+
+def plan(connection: sqlite3.Connection, name: str, parameters: object) -> list[str]:
+    statement = f"EXPLAIN QUERY PLAN {getattr(sql, name)}"
+    rows = connection.execute(statement, parameters).fetchall()  # type: ignore[arg-type]
+    return [detail for _, _, _, detail in rows]
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_named_statements_use_their_index(connection: sqlite3.Connection, name: str) -> None:
+    _check(plan(connection, name, PARAMETERS), HOT[name])
+
+
+@pytest.mark.parametrize("name", POSITIONAL)
+def test_positional_statements_use_their_index(connection: sqlite3.Connection, name: str) -> None:
+    places = getattr(sql, name).count("?")
+    _check(
+        plan(connection, name, ("[]",) * places if "json_each" in getattr(sql, name) else (1,) * places),
+        POSITIONAL[name],
+    )
+
+
+def _check(details: list[str], wanted: list[str]) -> None:
+    for line in wanted:
+        assert any(detail.startswith(line) for detail in details), details
+    assert not any("TEMP B-TREE" in detail for detail in details), details
+    scans = [d for d in details if d.startswith("SCAN") and "VIRTUAL" not in d and "CONSTANT" not in d]
+    assert [scan for scan in scans if not any(scan.startswith(line) for line in wanted)] == []
