@@ -44,7 +44,7 @@ _SERVER_ACK: Final = 2
 
 def stable(element: Mapping[str, object]) -> dict[str, object]:
     """Return an element without what differs from engine to engine or tells only when."""
-    return {name: value for name, value in element.items() if name not in ("_data", "timestamp", "statuses")}
+    return {name: value for name, value in element.items() if name not in ("_data", "timestamp")}
 
 
 def read_message(source: Source, message: Mapping[str, object]) -> Iterator[Event]:

@@ -160,6 +160,9 @@ def test_a_failure_carries_its_first_errors_code_as_text() -> None:
 def test_a_status_without_its_message_is_never_merged_with_another() -> None:
     ids = {identity(fact(change(statuses=[{"status": "sent", "recipient_id": str(n)}]))) for n in range(2)}
     assert len(ids) == 2
+    timed = fact(change(statuses=[{"status": "sent", "timestamp": "1764950405"}]), time=1764950999)
+    assert timed.occurrence == "1764950405"
+    assert fact(change(statuses=[{"status": "sent"}]), time=1764950999).occurrence == "1764950999"
 
 
 def test_echoes_of_the_phones_own_app_are_ours() -> None:
