@@ -103,7 +103,9 @@ def unnamed(body: object, source: Source, instance: str | None) -> Reading:
     """Return the reading of what is no object or names no event: one unknown event, the whole body."""
     fields = mapping(body)
     cuts = tuple(path for path in ENVELOPE_SECRETS if fields.get(str(path[0])) is not None)
-    event = source.notice(UNKNOWN, _without_envelope(body), path=(), cuts=cuts)
+    inside = tuple((*_DATA, *path) for path in pairing_secrets(fields.get("data")))
+    inside += pairing_secrets(fields)
+    event = source.notice(UNKNOWN, _without_envelope(body), path=(), cuts=(*cuts, *inside))
     return Reading(instance=instance, events=(event,), cuts=cuts)
 
 

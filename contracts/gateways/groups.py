@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from contracts.events import OCCURRENCE, Path
-from contracts.gateways.facts import EMPTY, Seen, Source
+from contracts.canonical import content_hash
+from contracts.events import OCCURRENCE, Fold, Path
+from contracts.gateways.facts import EMPTY, Seen, Source, changed, subject_of
 from contracts.gateways.keys import read_key
 from contracts.gateways.protocol import Carrier, member_tag_fact
 from contracts.gateways.shape import first_word, jid, mapping, word
@@ -59,8 +60,16 @@ def read_newsletter_reaction(source: Source, path: Path, element: object) -> Ite
     """Yield how often a newsletter's message has a reaction: no id, no person."""
     body = mapping(element)
     emoji = word(mapping(body.get("reaction")).get("code")) or ""
-    parts = (word(body.get("server_id")), None, emoji, OCCURRENCE)
-    yield source.fact("reaction", parts, chat=jid(body.get("id")), path=path)
+    chat, target = jid(body.get("id")), word(body.get("server_id"))
+    yield source.fact(
+        "reaction",
+        (target, None, emoji, OCCURRENCE),
+        chat=chat,
+        path=path,
+        subject=subject_of(chat, target, emoji),
+        members=changed(content_hash("reaction", element)),
+        fold=Fold.TRANSITION,
+    )
 
 
 def read_newsletter_view(source: Source, path: Path, element: object) -> Iterator[Seen]:

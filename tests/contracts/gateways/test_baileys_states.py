@@ -8,7 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from contracts.events import Fold
-from tests.contracts.gateways.baileys_bodies import CHAT, KEY, collect, only, read
+from contracts.gateways import baileys
+from tests.contracts.gateways.baileys_bodies import ALL_EVENTS, CHAT, KEY, collect, only, read
+from tests.contracts.gateways.collecting import Collector
+from tests.golden.table import Entry, load_secrets, load_table
 
 
 def test_keys_of_the_account_are_cut_wherever_a_message_lies() -> None:
@@ -177,3 +180,20 @@ def test_a_clear_of_the_whole_chat_and_of_one_message_are_told_apart() -> None:
     one = only(read("messages.delete", {"keys": [KEY]}))
     assert everything.parts[:2] == ("5511900000002@s.whatsapp.net", "all")
     assert (one.parts, one.path) == (("3EB0A1",), ("data", "keys", 0))
+
+
+def test_each_event_of_the_map_twice_in_a_row_is_its_rows_once() -> None:
+    unfolded = {"messaging-history.status", "message-capping.update", "presence.update", "chats.delete"}
+    for name, data, kinds in ALL_EVENTS:
+        body = {"event": name, "data": data}
+        if name not in unfolded:
+            assert len(collect(body, body).rows) == len(kinds), name
+
+
+@pytest.mark.parametrize("entry", load_table("baileys"), ids=lambda entry: entry.name)
+def test_each_known_body_twice_in_a_row_is_its_rows_once(entry: Entry) -> None:
+    collector = Collector(read=baileys.read)
+    collector.feed_all([entry.body, entry.body])
+    assert [kind for kind in collector.kinds() if kind != "presence"] == list(entry.kinds)
+    kept = b"".join(row.payload + (row.envelope or b"") for row in collector.rows.values())
+    assert [secret for secret in load_secrets("baileys") if secret.encode() in kept] == []

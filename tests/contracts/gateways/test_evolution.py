@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -226,3 +228,31 @@ def test_data_path_leaves_the_extra_members_of_messages_set_in_the_envelope() ->
     assert row.event.path == ("data", 0)
     assert row.envelope is not None
     assert json.loads(row.envelope) == {"event": "messages.set", "isLatest": False, "progress": 63}
+
+
+WEBSOCKET: Final[dict[str, str | None]] = {
+    "chats-update": None,
+    "chats-upsert": None,
+    "connection-update": "connection",
+    "contacts-update": "contact",
+    "contacts-upsert": "contact",
+    "groups-update": "group.metadata",
+    "instance-create": "instance.create",
+    "messages-edited": "message.edit",
+    "messages-upsert": "message",
+    "presence-update": "presence",
+    "send-message": "message",
+}
+
+
+def test_the_recorded_websocket_carries_the_same_bodies() -> None:
+    folder = Path(__file__).resolve().parent / "fixtures" / "websocket-global"
+    assert {path.stem for path in folder.iterdir()} == set(WEBSOCKET)
+    for name, kind in WEBSOCKET.items():
+        (body,) = json.loads((folder / f"{name}.json").read_text("utf-8"))["args"]
+        reading = evolution.read(body)
+        assert [event.kind for event in reading.events] == ([kind] if kind else []), name
+        assert reading.counted == (() if kind else (("empty", 1),)), name
+        assert [event.parts for event in evolution.read({**body, "destination": "x"}).events] == [
+            event.parts for event in reading.events
+        ]

@@ -38,10 +38,11 @@ def test_secrets_of_the_envelope_are_cut_also_from_a_body_without_data() -> None
         "api_key": "segredo-2",
         "Authorization": "segredo-3",
     }
+    pairing = {"qrcode": {"code": "segredo-4"}, "pairingCode": "segredo-5", "a": 1}
     for raw in (
         json.dumps(body),
-        json.dumps({**body, "event": None}),
-        json.dumps({**body, "data": {"a": 1}}),
+        json.dumps({**body, "event": None, "data": pairing, "qr": "segredo-6"}),
+        json.dumps({**body, "data": pairing}),
     ):
         collector = Collector(read=evolution.read)
         collector.feed(raw.encode())
