@@ -263,5 +263,9 @@ class SqliteEngine:
         self.connection.execute(sql.META_WRITE, (text(key), value))
 
     def checkpoint(self) -> bool:
-        busy, _log, _moved = self.connection.execute(sql.CHECKPOINT).fetchone()
+        self.connection.execute(sql.WAIT_NEVER).fetchall()
+        try:
+            busy, _log, _moved = self.connection.execute(sql.CHECKPOINT).fetchone()
+        finally:
+            self.connection.execute(sql.WAIT_AGAIN).fetchall()
         return not busy

@@ -17,8 +17,6 @@ from outbox.store import StoreBusy, StoreCorrupt, StoreError, StoreUnavailable
 
 FILE_NAME: Final = "outbox.sqlite3"
 LOCK_NAME: Final = "lock"
-BUSY_TIMEOUT_S: Final = 1.0
-"""How long an operation waits for somebody who has the file locked (a person with a shell)."""
 DUE_AHEAD_MAX_S: Final = 900
 """No honest schedule lies further ahead (the back-off is capped at 5 minutes)."""
 STATEMENTS_CACHED: Final = 128
@@ -100,7 +98,7 @@ def connect(folder: Path, now: datetime) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(
         path,
-        timeout=BUSY_TIMEOUT_S,
+        timeout=sql.BUSY_TIMEOUT_MS / 1_000,
         isolation_level=None,
         check_same_thread=True,
         cached_statements=STATEMENTS_CACHED,

@@ -10,6 +10,8 @@ from typing import Final
 
 APPLICATION_ID: Final = 0x7A61706F
 SCHEMA_VERSION: Final = 1
+BUSY_TIMEOUT_MS: Final = 1_000
+"""How long an operation waits for somebody who has the file locked (a person with a shell)."""
 
 # FULL: an answer is given after COMMIT, so a commit must outlive a power cut (NORMAL may lose the last).
 # temp_store MEMORY: leases live in a temporary table and die with the process.
@@ -271,4 +273,7 @@ LAST_OLDEST: Final = "SELECT rowid FROM last ORDER BY rowid LIMIT ?"
 LAST_DELETE_MANY: Final = "DELETE FROM last WHERE rowid IN (SELECT value FROM json_each(?))"
 FREE_PAGES: Final = "PRAGMA incremental_vacuum(256)"
 
+# A reader in the way must not hold up the puts: the checkpoint waits for nobody and comes again.
+WAIT_NEVER: Final = "PRAGMA busy_timeout = 0"
+WAIT_AGAIN: Final = f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}"
 CHECKPOINT: Final = "PRAGMA wal_checkpoint(TRUNCATE)"

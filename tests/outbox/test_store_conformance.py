@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from outbox.clock import ManualClock
-from outbox.record import GuardMode, PutOutcome, Stamp
+from outbox.record import Guard, GuardMode, PutOutcome, Stamp
 from outbox.store import SIGHTING_CHANNELS_MAX, Store
 from outbox.verdict import Verdict
 from tests.outbox.records import claim, end_all, ended, guarded, ids, later, new, put_ids, put_one
@@ -168,7 +168,8 @@ async def test_snapshot_is_suppressed_when_each_member_it_carries_is_kept(store:
         ({}, SUPPRESSED),
     ]
     for n, (members, outcome) in enumerate(steps):
-        assert await put_one(store, guarded(f"{n}", SNAPSHOT, **members)) is outcome, n
+        record = new(f"{n}", guard=Guard(key="k", mode=SNAPSHOT, members=members))
+        assert await put_one(store, record) is outcome, n
 
 
 async def test_clear_is_a_row_and_forgets_the_subject(store: Store) -> None:
