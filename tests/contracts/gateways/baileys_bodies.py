@@ -77,7 +77,7 @@ ALL_EVENTS: Final[tuple[tuple[str, object, list[str]], ...]] = (
     ("group.join-request", {"id": CHAT, "participant": "1@lid", "action": "created"}, ["group.join_request"]),
     (
         "group.member-tag.update",
-        {"groupId": CHAT, "participant": "1@lid", "label": "x"},
+        {"groupId": CHAT, "participant": "1@lid", "label": "x", "messageTimestamp": 1764950400},
         ["group.member_tag"],
     ),
     ("blocklist.set", {"blocklist": ["1@lid", "2@lid"]}, ["blocklist", "blocklist"]),
