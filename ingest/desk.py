@@ -13,7 +13,7 @@ import structlog
 from contracts.heartbeat import Heartbeat, HeartbeatAnswer, ScopeEntry
 from ingest import partitions, statements
 from ingest.config import IngestConfig
-from ingest.lane import connect
+from ingest.lane import DATABASE_ERRORS, connect
 from ingest.row import UnavailableError
 from ingest.watch import Alert, Beat, due_alerts, judged
 
@@ -136,7 +136,7 @@ class LakeDesk:
                 self._connection = await connect(self._config, name="zaplake-ingest-desk")
             try:
                 return await work(self._connection)
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except DATABASE_ERRORS as error:
                 self._connection.terminate()
                 self._connection = None
                 raise UnavailableError(type(error).__name__) from error

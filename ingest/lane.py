@@ -22,6 +22,15 @@ SCOPES_KNOWN_MAX: Final = 20_000
 CANCEL_S: Final = 2.0
 """How much longer than the server's statement timeout the client waits before it gives the commit up."""
 
+DATABASE_ERRORS: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+"""All that the driver raises; the last one when a connection dies between two steps of its protocol."""
+
 _REFUSED_CLASSES: Final = frozenset({"22", "23", "54"})
 """Data exception, integrity violation, program limit exceeded (hazard B86): the row's own fault."""
 _REFUSED_STATES: Final = frozenset({"P0001", "0A000"})
@@ -47,13 +56,13 @@ async def connect(config: IngestConfig, *, name: str) -> asyncpg.Connection[Any]
             statement_cache_size=0 if config.transaction_pooler else 100,
             server_settings=settings,
         )
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except DATABASE_ERRORS as error:
         raise UnavailableError(f"connect: {type(error).__name__}") from error
     try:
         await connection.set_type_codec(
             "jsonb", schema="pg_catalog", encoder=_jsonb, decoder=_json_text, format="binary"
         )
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except DATABASE_ERRORS as error:
         connection.terminate()
         raise UnavailableError(f"connect: {type(error).__name__}") from error
     return connection
@@ -91,7 +100,7 @@ class Lane:
                 raise RowRefusedError(f"SQLSTATE {state}") from error
             self._lost(f"SQLSTATE {state}")
             raise UnavailableError(f"SQLSTATE {state}") from error
-        except (OSError, TimeoutError, asyncpg.InterfaceError) as error:
+        except DATABASE_ERRORS as error:
             self._lost(type(error).__name__)
             raise UnavailableError(type(error).__name__) from error
         except asyncio.CancelledError:
@@ -104,7 +113,7 @@ class Lane:
             connection, self._connection = self._connection, None
             try:
                 await connection.close(timeout=CANCEL_S)
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except DATABASE_ERRORS:
                 connection.terminate()
 
     async def _connected(self) -> asyncpg.Connection[Any]:

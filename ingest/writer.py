@@ -25,6 +25,11 @@ class _Job:
         self.size = size
         self.answer = answer
 
+    def send_away(self, reason: str) -> None:
+        """Nothing is known to be committed; a client that left does not hear it."""
+        if not self.answer.done():
+            self.answer.set_exception(UnavailableError(reason))
+
 
 class Writer:
     """Commits rows in groups, one lane a ``CommitBatch``. Nothing is answered before its COMMIT returned.
@@ -71,10 +76,17 @@ class Writer:
         return self._queued_rows
 
     async def run(self) -> None:
-        """Run the lanes until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for number, commit in enumerate(self._lanes):
-                group.create_task(self._run_lane(commit), name=f"writer-{number}")
+        """Run the lanes until cancelled, or until one of them dies; then nobody is left waiting."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number, commit in enumerate(self._lanes):
+                    group.create_task(self._run_lane(commit), name=f"writer-{number}")
+        finally:
+            self.open = False
+            for job in self._queue:
+                job.send_away("stopping")
+            self._queue.clear()
+            self._drained.set()
 
     async def drain(self, s_max: float) -> bool:
         """Take no more rows and wait until the accepted ones are answered; False when that took too long."""
@@ -101,8 +113,7 @@ class Writer:
             finally:
                 self._committing -= 1
                 for job in jobs:
-                    if not job.answer.done():
-                        job.answer.set_exception(UnavailableError("stopping"))
+                    job.send_away("stopping")
                 if not self._queue and not self._committing:
                     self._drained.set()
 
@@ -125,8 +136,7 @@ class Writer:
             fates = await _commit_or_split(commit, rows)
         except UnavailableError as error:
             for job in jobs:
-                if not job.answer.done():
-                    job.answer.set_exception(UnavailableError(str(error)))
+                job.send_away(str(error))
             return
         start = 0
         for job in jobs:

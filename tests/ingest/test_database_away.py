@@ -103,4 +103,7 @@ async def test_a_server_that_only_reads_is_an_outage(dsn: str) -> None:
         (name,) = (row["name"] for row in await b.fetch("SELECT current_database() AS name"))
         await b.fetch(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
         assert (await b.post(an_id(), event())).status_code == 503
-        await b.fetch(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+        healer = await asyncpg.connect(dsn, server_settings={"default_transaction_read_only": "off"})
+        await healer.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+        await healer.close()
+        assert (await b.post(an_id(), event())).status_code == 201

@@ -20,18 +20,9 @@ CONFIG = IngestConfig(dsn="postgresql://", secrets=(b"secret",))
 
 
 def beat(**members: Any) -> Heartbeat:
-    return Heartbeat(
-        **{
-            "name": "edge-1",
-            "version": "1",
-            "epoch": "e",
-            "boot": "b1",
-            "seq": 1,
-            "uptime_s": 1.0,
-            "depth": Depth(),
-        }
-        | members
-    )
+    usual: dict[str, Any] = {"name": "edge-1", "version": "1", "epoch": "e", "boot": "b1", "seq": 1}
+    usual |= {"uptime_s": 1.0, "depth": Depth()}
+    return Heartbeat(**usual | members)
 
 
 async def send(b: Backend, told: Heartbeat, name: str | None = None) -> httpx.Response:
@@ -130,16 +121,20 @@ def ago(**delta: float) -> str:
     return (NOW - timedelta(**delta)).isoformat()
 
 
+def told(**members: str) -> InstanceState:
+    return InstanceState(gateway="g", instance="i", **members)
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (InstanceState(gateway="g", instance="i", state="open", last_event_at=ago(minutes=1)), None),
+        (told(state="open", last_event_at=ago(minutes=1)), None),
         (
             InstanceState(gateway="g", instance="i", state="open", last_event_at=ago(hours=7)),
             "instance.silent",
         ),
-        (InstanceState(gateway="g", instance="i", state="open"), None),
-        (InstanceState(gateway="g", instance="i", state="close", state_at=ago(minutes=4)), None),
+        (told(state="open"), None),
+        (told(state="close", state_at=ago(minutes=4)), None),
         (
             InstanceState(gateway="g", instance="i", state="close", state_at=ago(minutes=6)),
             "instance.disconnected",
@@ -148,8 +143,8 @@ def ago(**delta: float) -> str:
             InstanceState(gateway="g", instance="i", state="connecting", state_at=ago(hours=1)),
             "instance.disconnected",
         ),
-        (InstanceState(gateway="g", instance="i", state="close", state_at="yesterday"), None),
-        (InstanceState(gateway="g", instance="i", last_event_at=ago(hours=9)), None),
+        (told(state="close", state_at="yesterday"), None),
+        (told(last_event_at=ago(hours=9)), None),
     ],
 )
 def test_which_state_of_an_instance_alerts(state: InstanceState, expected: str | None) -> None:

@@ -290,3 +290,35 @@ async def test_many_writers_at_once_lose_and_double_nothing(dsn: str, group_comm
         answers = await asyncio.gather(*posts, *batches)
         assert {answer.status_code for answer in answers} <= {200, 201}
         assert sorted(row["event_id"] for row in await b.events()) == sorted(ids)
+
+
+async def test_a_lane_that_dies_ends_the_service_and_strands_nobody(dsn: str) -> None:
+    gate = Gate()
+
+    def around(commit: CommitBatch) -> CommitBatch:
+        gated = gate.around(commit)
+
+        async def broken(rows: Sequence[Row]) -> list[Committed]:
+            await gated(rows)
+            raise ZeroDivisionError("an error of our own")
+
+        return broken
+
+    answers: list[int] = []
+
+    async def serve_until_it_dies() -> None:
+        async with backend(dsn, around_commit=around, writer_connections=1) as b:
+            posts = [asyncio.create_task(b.post(an_id(), event()))]
+            await gate.reached.wait()
+            posts += [asyncio.create_task(b.post(an_id(), event())) for _ in range(3)]
+            await waiting(b, 3)
+            gate.open.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                answers.extend([(await post).status_code for post in posts])
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await serve_until_it_dies()
+    assert answers == [503] * 4
+    assert caught.group_contains(ZeroDivisionError)
