@@ -10,7 +10,6 @@ from typing import Final
 
 import asyncpg
 
-from ingest.schema import upgrade
 from zaplake.embedded import EmbeddedPostgres
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble
@@ -33,6 +32,8 @@ def lake_dsn(settings: Settings) -> Iterator[str]:
 
 async def migrate(dsn: str) -> None:
     """Brings the schema up to date; waits for a Postgres that is still recovering. Raises Trouble."""
+    from ingest.schema import upgrade  # SQLAlchemy and Alembic: a query needs neither
+
     deadline = time.monotonic() + RECOVERY_S_MAX
     while True:
         try:

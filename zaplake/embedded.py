@@ -258,7 +258,14 @@ def _start_trouble(pgdata: Path, reason: str) -> Trouble:
     with contextlib.suppress(OSError):
         lines = (pgdata / "log").read_text(errors="replace").splitlines()
     told = [line for line in lines[-50:] if "FATAL" in line or "ERROR" in line or "HINT" in line]
-    detail = told[-1] if told else reason
+    if told:
+        detail = told[-1]
+    elif os.geteuid() == 0 and not (pgdata / "log").exists():
+        detail = (
+            "its user embedded_postgres cannot enter the folder; every parent must be open to it (chmod o+rx)"
+        )
+    else:
+        detail = reason
     return Trouble(
         f"the embedded Postgres in {pgdata} did not start: {detail}",
         f"read {pgdata / 'log'}, free the disk or repair the folder, or set DATABASE_URL to another Postgres",

@@ -66,7 +66,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.batches_in_flight_max": "Batches on their way at once.",
     "collector.limits.request_timeout_s": "Seconds until a post to the backend is repeated.",
     "collector.limits.client_keep_alive_s": "Idle seconds before the connection to the backend is given up.",
-    "collector.limits.lease_s": "Seconds a claimed record belongs to its sender; above request_timeout_s.",
+    "collector.limits.drain_s": "Seconds a stop waits for answers on their way; above request_timeout_s.",
     "collector.limits.answer_bytes_max": "Largest answer of the backend that is read.",
     "collector.limits.backlog_alert_records": "Waiting records above which an alert is raised.",
     "collector.limits.load_lines_max": "Lines of one step of `collector load`.",

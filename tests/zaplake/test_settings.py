@@ -12,7 +12,7 @@ import pytest
 
 from ingest.config import IngestConfig
 from zaplake import __version__
-from zaplake.keys import ENV_ALIASES, NO_KEYS, all_keys, build
+from zaplake.keys import ENV_ALIASES, NO_KEYS, TEXTS, all_keys, build
 from zaplake.reference import env_example, settings_page
 from zaplake.secret import Secret, ensure_secret, kept_secret
 from zaplake.settings import Settings
@@ -57,6 +57,7 @@ def test_every_setting_of_the_rooms_has_a_key() -> None:
     names = set(all_keys()) | NO_KEYS
     for field in dataclasses.fields(IngestConfig):
         assert f"ingest.limits.{field.name}" in names
+    assert set(TEXTS) <= names, "a text without a key"
     assert len({key.env for key in all_keys().values()}) == len(all_keys())
 
 
@@ -117,13 +118,13 @@ def test_toml_says_the_same() -> None:
     Path("zaplake.toml").write_text(
         f'signing_secrets = ["{VALUE}"]\n[log]\nlevel = "debug"\n[[gateways]]\nname = "w"\nfamily = "waha"\n'
         f'hmac_keys = ["{VALUE}"]\n[accounts]\n"w/default" = "shop"\n[capture.deny]\nkinds = ["call"]\n'
-        "[collector.limits]\nlease_s = 61\n"
+        "[collector.limits]\ndrain_s = 61\n"
     )
     settings = load_settings(None, {})
     assert settings.gateways[0].hmac_keys[0].reveal() == VALUE
     assert settings.accounts == {"w/default": "shop"}
     assert settings.capture.deny.kinds == {"call"}
-    assert (settings.collector.limits.lease_s, settings.log.level) == (61.0, "debug")
+    assert (settings.collector.limits.drain_s, settings.log.level) == (61.0, "debug")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_toml_says_the_same() -> None:
         ("ZAPLAKE_GATEWAYS", '[{"name": "e", "family": "evolution", "tokns": []}]', "tokns"),
         ("ZAPLAKE_GATEWAYS", '[{"name": "e", "family": "other"}]', "other"),
         ("ZAPLAKE_COLLECTOR_HEARTBEAT_S", "0", "> 0"),
-        ("ZAPLAKE_COLLECTOR_LIMITS_LEASE_S", "3", "collector.limits.lease_s"),
+        ("ZAPLAKE_COLLECTOR_LIMITS_DRAIN_S", "3", "collector.limits.drain_s"),
         ("ZAPLAKE_INGEST_LIMITS_BODIES_BYTES_MAX", "10", "bodies_bytes_max"),
         ("ZAPLAKE_COLLECTOR_PORT", "8000", "both 8000"),
         ("ZAPLAKE_COLLECTOR_HOST", "0.0.0.0", "no gateway has a secret"),

@@ -10,7 +10,6 @@ from typing import Final, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from zaplake import __version__
-from zaplake.cli import collector, doctor, lake, running
 from zaplake.trouble import Trouble
 
 OK: Final = 0
@@ -18,9 +17,20 @@ FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 
+COMMANDS: Final = (
+    ("up", "zaplake.cli.running:up", "Run everything on this machine: Postgres, backend, collector."),
+    ("serve", "zaplake.cli.running:serve", "Run the backend that commits events to Postgres."),
+    ("collect", "zaplake.cli.running:collect", "Run the collector beside a gateway."),
+    ("db", "zaplake.cli.running:db", "Look after the lake's schema."),
+    ("collector", "zaplake.cli.collector:app", "Look after the collector of a data folder."),
+    ("lake", "zaplake.cli.lake:app", "Ask the lake."),
+    ("doctor", "zaplake.cli.doctor:doctor", "Try each thing and say what to run next."),
+)
+"""Imported when they are called, so that a small question is not kept waiting by the web framework."""
 
-def make_app() -> App:
-    """The command tree."""
+
+def make_app(chosen: str | None = None) -> App:
+    """The command tree; of the ``chosen`` command with all its help, of the others one line."""
     app = App(
         name="zaplake",
         version=__version__,
@@ -29,13 +39,9 @@ def make_app() -> App:
         default_parameter=Parameter(negative=()),
         help_format="markdown",
     )
-    app.command(running.up)
-    app.command(running.serve)
-    app.command(running.collect)
-    app.command(running.db)
-    app.command(collector.app)
-    app.command(lake.app)
-    app.command(doctor.doctor)
+    for place, (name, where, line) in enumerate(COMMANDS):
+        own_help = {} if name == chosen else {"help": line}  # the command's docstring says much more
+        app.command(where, name=name, sort_key=place, **own_help)
     app.command(version)
     return app
 
@@ -61,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line; never raises."""
     try:
-        result = make_app()(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        result = make_app(arguments[0] if arguments else None)(
+            arguments, exit_on_error=False, print_error=False, result_action="return_value"
+        )
     except CycloptsError as error:
         return _tell(
             USAGE,
