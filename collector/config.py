@@ -113,8 +113,8 @@ class Limits:
     alerts_kept_max: int = 200
     storm_events_max: int = 10
     storm_window_s: float = 10.0
-    batch_records_max: int = 500
-    batch_bytes_max: int = 4 * 1024 * 1024
+    batch_records_max: int = 1000
+    batch_bytes_max: int = 2 * 1024 * 1024
     batches_in_flight_max: int = 3
     request_timeout_s: float = 15.0
     client_keep_alive_s: float = 4.0

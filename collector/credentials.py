@@ -17,6 +17,7 @@ TOKEN_HEADER: Final = b"x-collector-token"
 WAHA_HEADER: Final = b"x-webhook-hmac"
 CLOUD_HEADER: Final = b"x-hub-signature-256"
 _BEARER: Final = b"bearer "
+_THIS_MACHINE: Final = frozenset({"127.0.0.1", "::1"})
 
 
 class Credentials:
@@ -74,8 +75,11 @@ def is_loopback(client: object) -> bool:
         return True
     if not isinstance(client, tuple | list) or not client:
         return False
+    host = str(client[0])
+    if host in _THIS_MACHINE:
+        return True
     try:
-        address = ipaddress.ip_address(str(client[0]))
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None)

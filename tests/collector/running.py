@@ -61,7 +61,7 @@ def collector_config(folder: Path, url: str, **changes: object) -> CollectorConf
         "secrets": (SECRET,),
         "data_folder": folder / "collector",
         "port": 0,
-        "heartbeat_s": 0.2,
+        "heartbeat_s": 30.0,
     }
     return CollectorConfig(**{**values, **changes})  # type: ignore[arg-type]
 

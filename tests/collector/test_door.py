@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -19,7 +20,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collector.config import CaptureFilter, CapturePolicy
-from contracts.jsontext import decode
 from tests.collector.running import (
     FIXTURES,
     Running,
@@ -78,29 +78,29 @@ async def test_an_event_arrives_at_the_backend_signed_and_as_it_came(
     assert body["envelope"]["event"] == "messages.upsert"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/gateways/evolution/loja-sp",
-        "/gateways/evolution/loja-sp/",
-        "/gateways/evolution",
-        "/gateways/evolution/",
-        "/gateways/evolution/messages-upsert",
-        "/gateways/evolution/loja-sp/messages-upsert",
-        "//gateways//evolution//loja-sp",
-    ],
-)
-async def test_every_way_of_writing_the_path_is_one_door(collector: Running, path: str) -> None:
-    url = f"{collector.client.base_url}".rstrip("/") + path
-    answer = await collector.client.post(url, content=message(1))
-    assert answer.status_code == 200
-    assert (await collector.totals()) == {"stored": 1}
+WAYS = [
+    "/gateways/evolution/loja-sp",
+    "/gateways/evolution/loja-sp/",
+    "/gateways/evolution",
+    "/gateways/evolution/",
+    "/gateways/evolution/messages-upsert",
+    "/gateways/evolution/loja-sp/messages-upsert",
+    "//gateways//evolution//loja-sp",
+]
 
 
-@pytest.mark.parametrize("path", ["/", "/gateways", "/gateways/nobody/x", "/evolution/x", "/favicon.ico"])
-async def test_a_path_that_is_no_gateway_is_404_and_counted(collector: Running, path: str) -> None:
-    assert (await collector.post(path, message(1))).status_code == 404
-    assert (await collector.totals()) == {"no_gateway": 1}
+async def test_every_way_of_writing_the_path_is_one_door(collector: Running) -> None:
+    base = f"{collector.client.base_url}".rstrip("/")
+    for path in WAYS:
+        assert (await collector.client.post(base + path, content=message(1))).status_code == 200, path
+    assert (await collector.totals()) == {"stored": 1, "duplicate": len(WAYS) - 1}
+
+
+async def test_a_path_that_is_no_gateway_is_404_and_counted(collector: Running) -> None:
+    paths = ["/", "/gateways", "/gateways/nobody/x", "/evolution/x", "/favicon.ico"]
+    for path in paths:
+        assert (await collector.post(path, message(1))).status_code == 404, path
+    assert (await collector.totals()) == {"no_gateway": len(paths)}
 
 
 async def test_a_path_that_contradicts_the_body_is_counted_and_the_body_wins(collector: Running) -> None:
@@ -118,23 +118,32 @@ async def test_sixty_four_posts_of_one_event_are_one_record(collector: Running, 
     assert (await collector.totals()) == {"stored": 1, "duplicate": 63}
 
 
-@pytest.mark.parametrize("family", ["evolution", "baileys", "waha", "cloudapi"])
-async def test_every_known_body_is_taken_and_a_second_copy_adds_nothing(
+@pytest.mark.parametrize("family", ["evolution", "waha", "cloudapi"])
+async def test_every_known_body_is_taken_in_any_order_and_copies_add_nothing(
     collector: Running, family: str
 ) -> None:
     files = sorted(path for path in (FIXTURES / family).glob("*.json") if not path.name.startswith("_"))
     files = [path for path in files if "verify-get" not in path.name]
-    assert files
-    for path in files:
-        before = (await collector.totals()).get("stored", 0)
-        for _ in range(2):
-            assert (await collector.post(f"/gateways/{family}/loja-sp", path.read_bytes())).status_code == 200
-            stored = (await collector.totals()).get("stored", 0) - before
-            if _ == 0:
-                first = stored
-        assert stored == first, f"{path.name}: the copy made a row"
-    totals = await collector.totals()
+    stored = []
+    for _ in range(2):
+        answers = await asyncio.gather(
+            *(collector.post(f"/gateways/{family}/loja-sp", path.read_bytes()) for path in files)
+        )
+        assert {answer.status_code for answer in answers} == {200}
+        totals = await collector.totals()
+        stored.append(totals["stored"])
+    assert stored[0] == stored[1] > len(files) // 2
     assert "reader_error" not in totals
+
+
+async def test_every_known_baileys_body_posted_twice_in_a_row_adds_nothing(collector: Running) -> None:
+    for path in sorted((FIXTURES / "baileys").glob("*.json")):
+        stored = []
+        for _ in range(2):
+            assert (await collector.post("/gateways/baileys/bot", path.read_bytes())).status_code == 200
+            stored.append((await collector.totals()).get("stored", 0))
+        assert stored[0] == stored[1], path.name
+    assert "reader_error" not in await collector.totals()
 
 
 async def test_what_is_no_json_travels_as_bytes(collector: Running, backend: ScriptedBackend) -> None:
@@ -149,30 +158,29 @@ async def test_what_is_no_json_travels_as_bytes(collector: Running, backend: Scr
     assert body["redacted"] == ["/payload/$bytes"]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b'"\\ud83d"',
-        b"NaN",
-        b"1e400",
-        b"9" * 5000,
-        b'{"a":' * 3000 + b"1" + b"}" * 3000,
-        b'"\xff\xfe"',
-        b"null",
-        b'"text"',
-        b"7",
-    ],
-)
-async def test_odd_json_is_still_the_event_it_is(
-    collector: Running, backend: ScriptedBackend, data: bytes
-) -> None:
-    raw = b'{"event":"contacts.update","instance":"loja-sp","date_time":"2026-01-01T10:00:00.000Z","data":{"remoteJid":"5511900000001@s.whatsapp.net","x":%s}}'
-    assert (await collector.post("/gateways/evolution/loja-sp", raw % data)).status_code == 200
-    await eventually(lambda: len(backend.stored) == 1, "shipped")
-    body = decode(backend.requests[-1].body)
-    assert isinstance(body, dict)
-    assert body["kind"] == "contact"
-    assert b'"x":' + data in backend.bodies()
+ODD_VALUES = [
+    b'"\\ud83d"',
+    b"NaN",
+    b"1e400",
+    b"9" * 5000,
+    b'{"a":' * 3000 + b"1" + b"}" * 3000,
+    b'"\xff\xfe"',
+    b"null",
+    b'"text"',
+    b"7",
+]
+
+
+async def test_odd_json_is_still_the_event_it_is(collector: Running, backend: ScriptedBackend) -> None:
+    raw = b"""{"event":"contacts.update","instance":"loja-sp","date_time":"2026-01-01T10:00:0%d.000Z",
+        "data":{"remoteJid":"5511900000001@s.whatsapp.net","x":%s}}"""
+    for number, value in enumerate(ODD_VALUES):
+        assert (await collector.post("/gateways/evolution/loja-sp", raw % (number, value))).status_code == 200
+    await eventually(lambda: len(backend.stored) == len(ODD_VALUES), "all shipped")
+    shipped = backend.bodies()
+    for value in ODD_VALUES:
+        assert b'"x":' + value in shipped, value[:20]
+    assert set(await collector.totals()) == {"stored"}
 
 
 class TestSecrets:
@@ -197,24 +205,23 @@ class TestSecrets:
         async with running(config) as started:
             yield started
 
-    @pytest.mark.parametrize(
-        ("path", "headers"),
-        [
+    async def test_a_token_opens(self, guarded: Running) -> None:
+        opened = [
             ("/gateways/evo/loja-sp", {"X-Collector-Token": TOKEN}),
             ("/gateways/evo/loja-sp", {"Authorization": f"Bearer {TOKEN}"}),
             (f"/gateways/evo/{TOKEN}/loja-sp", {}),
             (f"/gateways/evo/{TOKEN}", {}),
             (f"/gateways/evo/{TOKEN}/messages-upsert", {}),
             (f"/gateways/evo/{TOKEN}/loja-sp/messages-upsert", {}),
-        ],
-    )
-    async def test_a_token_opens(self, guarded: Running, path: str, headers: dict[str, str]) -> None:
-        assert (await guarded.post(path, message(1), **headers)).status_code == 200
-        assert (await guarded.totals()) == {"stored": 1}
+        ]
+        for number, (path, headers) in enumerate(opened):
+            assert (await guarded.post(path, message(number), **headers)).status_code == 200, path
+        assert (await guarded.totals()) == {"stored": len(opened)}
 
-    @pytest.mark.parametrize(
-        ("path", "headers"),
-        [
+    async def test_without_it_the_gateway_hears_503_and_the_operator_an_alert(
+        self, guarded: Running, tmp_path: Path
+    ) -> None:
+        refused = [
             ("/gateways/evo/loja-sp", {}),
             ("/gateways/evo/loja-sp", {"X-Collector-Token": ""}),
             ("/gateways/evo/loja-sp", {"X-Collector-Token": TOKEN[:-1]}),
@@ -225,25 +232,20 @@ class TestSecrets:
             ("/gateways/evo/wrong-token/loja-sp", {}),
             ("/gateways/waha/default", {"X-Webhook-Hmac": "00"}),
             ("/gateways/meta", {"X-Hub-Signature-256": "sha256=zz"}),
-        ],
-    )
-    async def test_without_it_the_gateway_hears_503_and_the_operator_an_alert(
-        self, guarded: Running, tmp_path: Path, path: str, headers: dict[str, str]
-    ) -> None:
-        encoded = {name: value.encode() for name, value in headers.items()}
-        answer = await guarded.client.post(path, content=message(1), headers=encoded)
-        assert answer.status_code == 503
+        ]
+        for path, headers in refused:
+            encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+            answer = await guarded.client.post(path, content=message(1), headers=encoded)
+            assert answer.status_code == 503, (path, headers)
         assert "door.secret" in await guarded.alerts()
-        assert (await guarded.totals()) == {"door.secret": 1}
+        assert (await guarded.totals()) == {"door.secret": len(refused)}
         assert await rows(tmp_path) == 0
 
-    @pytest.mark.parametrize(("age_s", "status"), [(0, 200), (1800, 200), (3600, 503)])
-    async def test_evolution_s_jwt_lives_through_its_retries(
-        self, guarded: Running, age_s: int, status: int
-    ) -> None:
-        token = jwt("jwt-key-of-the-tests", int(time.time()) - age_s)
-        answer = await guarded.post("/gateways/evo/loja-sp", message(1), Authorization=f"Bearer {token}")
-        assert answer.status_code == status
+    async def test_evolution_s_jwt_lives_through_its_retries(self, guarded: Running) -> None:
+        for age_s, status in ((0, 200), (1800, 200), (3600, 503)):
+            token = jwt("jwt-key-of-the-tests", int(time.time()) - age_s)
+            answer = await guarded.post("/gateways/evo/loja-sp", message(1), Authorization=f"Bearer {token}")
+            assert answer.status_code == status, age_s
 
     async def test_signatures_of_the_body_open(self, guarded: Running) -> None:
         body = fixture("waha/session.status-working.json")
@@ -376,13 +378,13 @@ async def test_health_and_status(collector: Running) -> None:
     assert status["name"] == "collector"
 
 
-names = st.sampled_from(["loja-sp", "messages-upsert", "a b", "é", "..", "%2F", "x" * 300, ""])
-bodies = st.one_of(
-    st.binary(max_size=60),
-    st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["event", "data", "instance", "key", "id", "message"]) | st.text(), inner)).map(
-        lambda value: json.dumps(value).encode()
-    ),
+names = st.sampled_from(["loja-sp", "messages-upsert", "a b", "é", "...", "%2F", "x" * 300, ""])
+known_names = st.sampled_from(["event", "data", "instance", "key", "id", "message", "remoteJid", "payload"])
+values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(known_names | st.text(), inner),
 )
+bodies = st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode())
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -390,7 +392,7 @@ bodies = st.one_of(
 async def test_nothing_a_gateway_posts_gets_an_answer_that_drops_it(
     shared: httpx.AsyncClient, rest: list[str], body: bytes, family: str
 ) -> None:
-    path = "/".join(["/gateways", family, *(httpx.URL("http://x").copy_with(path="/" + name).raw_path.decode()[1:] for name in rest)])
+    path = "/".join(["/gateways", family, *(quote(name, safe="") for name in rest)])
     answer = await shared.post(path, content=body)
     assert answer.status_code not in DROPPED_FOR_GOOD
 
