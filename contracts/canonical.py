@@ -62,18 +62,12 @@ def _value(value: object, parent: str, name: str, steps: Steps, of_kind: Rules, 
         return _object(value, name, steps, of_kind, depth)
     if isinstance(value, list | tuple):
         return _array(list(value), parent, name, steps, of_kind, depth)
-    if isinstance(value, BigNumber):
-        return {NUMBER_KEY: str(value)}
-    if isinstance(value, str):
+    if isinstance(value, str) and not isinstance(value, BigNumber):
         return _text(value, parent, name, of_kind)
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, float) and not math.isfinite(value):
-        return {NUMBER_KEY: "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
-    if isinstance(value, float) and not value.is_integer():
-        return value
-    assert isinstance(value, int | float), "a JSON value"
-    return _integer(int(value), parent, name, of_kind)
+    scalar = _scalar(value)
+    if isinstance(scalar, int) and not isinstance(scalar, bool):
+        return _integer(scalar, parent, name, of_kind)
+    return scalar
 
 
 def _object(value: Mapping[str, object], name: str, steps: Steps, of_kind: Rules, depth: int) -> object:
@@ -141,19 +135,35 @@ def _own_id(item: object) -> str:
     return bare_jid(own) if isinstance(own, str) else ""
 
 
+def _scalar(value: object) -> object:
+    """Return a value without members as JSON can write it."""
+    if isinstance(value, BigNumber):
+        return {NUMBER_KEY: str(value)}
+    if not isinstance(value, float):
+        return value
+    if value.is_integer():
+        return int(value)
+    if math.isfinite(value):
+        return value
+    return {NUMBER_KEY: "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
+
+
 def _deep_hash(value: object) -> str:
-    """Hash what is below the depth limit without recursion: its tokens in order, as they are."""
+    """Hash the sorted compact JSON of what is below the depth limit, written without recursion."""
     digest = hashlib.sha256()
     todo: list[object] = [value]
     while todo:
         item = todo.pop()
-        if isinstance(item, Mapping):
-            digest.update(b"{%d" % len(item))
-            for member in sorted(item, reverse=True):
-                todo += (item[member], str(member))
+        if isinstance(item, bytes):
+            digest.update(item)
+        elif isinstance(item, Mapping):
+            pieces: list[object] = []
+            for member in sorted(item):
+                pieces += (b"," if pieces else b"", canonical_json(member) + b":", item[member])
+            todo += (b"}", *reversed(pieces), b"{")
         elif isinstance(item, list | tuple):
-            digest.update(b"[%d" % len(item))
-            todo += reversed(item)
+            pieces = [piece for member in item for piece in (b",", member)][1:]
+            todo += (b"]", *reversed(pieces), b"[")
         else:
-            digest.update(canonical_json(repr(item)))
+            digest.update(canonical_json(_scalar(item)))
     return digest.hexdigest()

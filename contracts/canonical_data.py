@@ -37,6 +37,7 @@ class Rules:
     byte_fields: frozenset[str]
     set_fields: frozenset[str]
     link_suffixes: tuple[str, ...]
+    """None in a kind whose links are content."""
     enums: Mapping[str, Mapping[int, str]]
     """By ``field`` or ``member.field``: the name of every number."""
     depth_max: int
@@ -69,7 +70,7 @@ def rules(kind: str) -> Rules:
         second_fields=frozenset(data["second_fields"]),
         byte_fields=frozenset(data["byte_fields"]),
         set_fields=frozenset(data["set_fields"]),
-        link_suffixes=tuple(data["link_suffixes"]),
+        link_suffixes=tuple(data["link_suffixes"]) if kind in data["link_kinds"] else (),
         enums=_enums(),
         depth_max=data["depth_max"],
     )
