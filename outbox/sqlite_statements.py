@@ -235,7 +235,9 @@ INSERT INTO outbox (id, digest, due_at, waits_because, label, channel, created_a
 SELECT id, digest, :now, 'requeued', label, channel, created_at, body
 FROM dead WHERE rowid IN (SELECT value FROM json_each(:rowids)) ORDER BY rowid
 """
-DEAD_SIZE: Final = "SELECT sum(length(body)) FROM dead WHERE rowid IN (SELECT value FROM json_each(?))"
+DEAD_SIZE: Final = """
+SELECT coalesce(sum(length(body)), 0) FROM dead WHERE rowid IN (SELECT value FROM json_each(?))
+"""
 DEAD_DELETE: Final = "DELETE FROM dead WHERE rowid IN (SELECT value FROM json_each(?))"
 DEAD_SIGHTINGS_DELETE: Final = """
 DELETE FROM sightings WHERE (id, digest) IN

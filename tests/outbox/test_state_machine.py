@@ -1,0 +1,245 @@
+"""Every store against the model, by any sequence of calls; for SQLite also with a crash anywhere between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from outbox.clock import ManualClock
+from outbox.memory import MemoryStore
+from outbox.record import Guard, GuardMode, NewRecord, PutOutcome, Record
+from outbox.sqlite import open_sqlite
+from outbox.sqlite_file import FILE_NAME
+from outbox.store import Settlement, Store
+from outbox.verdict import Verdict
+from tests.outbox.model import Key, Model
+
+T = TypeVar("T")
+
+IDS = st.sampled_from(["a", "b", "c", "d", "e"])
+DIGESTS = st.sampled_from([b"", b"1", b"2"])
+BODIES = st.binary(max_size=40)
+VALUES = st.sampled_from([b"x", b"y"])
+GUARDS = st.builds(
+    Guard,
+    key=st.sampled_from(["s", "t"]),
+    mode=st.sampled_from([GuardMode.SNAPSHOT, GuardMode.CLEAR]),
+    members=st.dictionaries(st.sampled_from(["n", "m"]), VALUES, max_size=2),
+) | st.builds(
+    Guard,
+    key=st.sampled_from(["u", "v"]),
+    mode=st.just(GuardMode.TRANSITION),
+    members=st.fixed_dictionaries({"": VALUES}),
+)
+NEW = st.tuples(IDS | st.none(), DIGESTS, BODIES, st.none() | GUARDS)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Rules are calls; the model says what each must return and what must be there afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.clock = ManualClock()
+        self.started_at = self.clock.now()
+        self.model = Model()
+        self.held: list[Record] = []
+        self.lost_leases: list[Record] = []
+        self.store = self.run(self.open())
+        self.epoch = self.store.epoch
+
+    async def open(self) -> Store:
+        return MemoryStore(self.clock)
+
+    def run(self, call: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(call)
+
+    def teardown(self) -> None:
+        self.run(self.store.close())
+        self.runner.close()
+
+    @rule(records=st.lists(NEW, min_size=1, max_size=5))
+    def put(self, records: list[tuple[str | None, bytes, bytes, Guard | None]]) -> None:
+        made = [
+            NewRecord(
+                id=id_ if id_ is not None else lambda stamp: f"{stamp.epoch}.{stamp.number}",
+                digest=digest,
+                body=body,
+                guard=guard,
+            )
+            for id_, digest, body, guard in records
+        ]
+        results = self.run(self.store.put(made))
+        for (id_, digest, body, guard), result in zip(records, results, strict=True):
+            stamped = f"{self.epoch}.{self.model.number + 1}"
+            outcome = self.model.put((id_ or stamped, digest), body, guard)
+            if id_ is None and outcome is not PutOutcome.SUPPRESSED:
+                self.model.number += 1
+            assert result.outcome is outcome
+            if outcome is not PutOutcome.SUPPRESSED:
+                assert result.id == (id_ or stamped)
+
+    @rule(limit=st.integers(1, 6))
+    def claim(self, limit: int) -> None:
+        records = self.run(self.store.claim(now=self.clock.now(), limit=limit, bytes_max=10_000))
+        keys: list[Key] = [(record.id, record.digest) for record in records]
+        assert keys == self.model.due()[:limit]
+        for key, record in zip(keys, records, strict=True):
+            waiting = self.model.waiting[key]
+            assert (record.body, record.attempts) == (waiting.body, waiting.attempts)
+        self.model.claimed.update(keys)
+        self.held += records
+
+    @precondition(lambda self: self.held)
+    @rule(
+        data=st.data(),
+        verdict=st.sampled_from([Verdict.DELIVERED, Verdict.DEAD, Verdict.RETRY]),
+        delay_s=st.integers(0, 20),
+        spent=st.booleans(),
+    )
+    def settle(self, data: st.DataObject, verdict: Verdict, delay_s: int, spent: bool) -> None:
+        chosen = data.draw(st.lists(st.sampled_from(self.held), min_size=1, unique_by=lambda r: r.rowid))
+        now = self.clock.now()
+        settlements = [
+            Settlement(
+                rowid=record.rowid,
+                lease=record.lease,
+                verdict=verdict,
+                now=now,
+                due_at=now + timedelta(seconds=delay_s),
+                spent=spent,
+            )
+            for record in chosen
+        ]
+        assert self.run(self.store.settle(settlements)) == len(chosen)
+        for record in chosen:
+            self._settled(record, verdict, delay_s, spent)
+            self.held.remove(record)
+            self.lost_leases.append(record)
+
+    def _settled(self, record: Record, verdict: Verdict, delay_s: int, spent: bool) -> None:
+        key = (record.id, record.digest)
+        if verdict is Verdict.DELIVERED:
+            self.model.deliver(key)
+        elif verdict is Verdict.DEAD:
+            self.model.kill(key)
+        else:
+            self.model.claimed.discard(key)
+            self.model.waiting[key].due_s = self.model.now_s + delay_s
+            self.model.waiting[key].attempts += spent
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def release(self) -> None:
+        assert self.run(self.store.release(self.held)) == len(self.held)
+        self.model.claimed.clear()
+        self.lost_leases += self.held
+        self.held = []
+
+    @precondition(lambda self: self.lost_leases)
+    @rule(verdict=st.sampled_from(list(Verdict)))
+    def settle_what_is_not_held(self, verdict: Verdict) -> None:
+        now = self.clock.now()
+        stale = [Settlement(rowid=r.rowid, lease=r.lease, verdict=verdict, now=now) for r in self.lost_leases]
+        assert self.run(self.store.settle(stale)) == 0
+        assert self.run(self.store.release(self.lost_leases)) == 0
+
+    @rule(ids=st.none() | st.lists(IDS, max_size=3))
+    def requeue(self, ids: list[str] | None) -> None:
+        chosen = [key for key in self.model.dead if ids is None or key[0] in ids]
+        assert self.run(self.store.dead_requeue(ids)) == len(chosen)
+        for key in chosen:
+            self.model.insert(key, self.model.dead.pop(key))
+
+    @rule(ids=st.none() | st.lists(IDS, max_size=3))
+    def drop(self, ids: list[str] | None) -> None:
+        chosen = [key for key in self.model.dead if ids is None or key[0] in ids]
+        assert self.run(self.store.dead_drop(ids)) == len(chosen)
+        for key in chosen:
+            del self.model.dead[key]
+
+    @rule(seconds=st.integers(1, 15))
+    def pass_time(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+        self.model.now_s += seconds
+
+    @invariant()
+    def depths_are_right(self) -> None:
+        stats = self.run(self.store.stats())
+        model = self.model
+        assert (stats.waiting, stats.claimed) == (len(model.waiting), len(model.claimed))
+        assert (stats.seen, stats.dead) == (len(model.seen), len(model.dead))
+        assert stats.bytes == sum(len(waiting.body) for waiting in model.waiting.values())
+
+    @invariant()
+    def the_next_due_is_right(self) -> None:
+        free = [w.due_s for key, w in self.model.waiting.items() if key not in self.model.claimed]
+        wanted = self.started_at + timedelta(seconds=min(free)) if free else None
+        assert self.run(self.store.next_due()) == wanted
+
+    @invariant()
+    def dead_letters_are_intact(self) -> None:
+        listed = self.run(self.store.dead_list(limit=1_000))
+        assert [(dead.id, dead.digest) for dead in listed] == list(self.model.dead)
+
+
+class SqliteMachine(StoreMachine):
+    """The same, on a file; a crash is a copy of it as it lies, opened by somebody else."""
+
+    def __init__(self) -> None:
+        self.files = contextlib.ExitStack()
+        self.folder = self._folder()
+        super().__init__()
+
+    def _folder(self) -> Path:
+        return Path(self.files.enter_context(tempfile.TemporaryDirectory()))
+
+    async def open(self) -> Store:
+        return await open_sqlite(self.folder, self.clock)
+
+    @rule(torn=st.binary(max_size=200), in_flight=st.booleans())
+    def crash(self, torn: bytes, in_flight: bool) -> None:
+        """``torn``: what a power cut left behind the last commit; ``in_flight``: nobody heard the answer."""
+        unheard = NewRecord(id="unheard", body=b"u")
+        result = self.run(self.store.put([unheard])) if in_flight else None
+        copy = self._folder()
+        for path in self.folder.glob(f"{FILE_NAME}*"):
+            if not path.name.endswith("-shm"):
+                shutil.copy(path, copy / path.name)
+        with (copy / f"{FILE_NAME}-wal").open("ab") as wal:
+            wal.write(torn)
+        self.run(self.store.close())
+        self.folder = copy
+        self.store = self.run(self.open())
+        assert self.store.epoch == self.epoch
+        self.model.claimed.clear()
+        self.lost_leases, self.held = [], []
+        if result is not None:
+            self.model.put(("unheard", b""), b"u", None)
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.files.close()
+
+
+_FEW = settings(
+    max_examples=25,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+StoreMachine.TestCase.settings = settings(_FEW, max_examples=60)
+SqliteMachine.TestCase.settings = _FEW
+TestMemoryStore = StoreMachine.TestCase
+TestSqliteStore = SqliteMachine.TestCase
