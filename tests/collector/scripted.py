@@ -58,9 +58,10 @@ class ScriptedBackend:
     stored: dict[str, bytes] = field(default_factory=dict)
     heartbeats: list[dict[str, object]] = field(default_factory=list)
     url: str = ""
+    port: int = 0
 
     async def __aenter__(self) -> Self:
-        self._server = HttpServer(self, port=0)
+        self._server = HttpServer(self, port=self.port)
         self.url = f"http://127.0.0.1:{await self._server.start()}"
         return self
 
