@@ -54,7 +54,7 @@ def figures_of(status: Mapping[str, Any], commits: Mapping[Committed, int]) -> F
         trouble = "the backend is away; everything waits on disk"
     return Figures(
         captured=totals.get("stored", 0) + totals.get("conflict", 0),
-        waiting=outbox["waiting"] + outbox["claimed"],
+        waiting=outbox["waiting"],
         shipped=shipper["delivered"],
         stored=commits.get(Committed.STORED, 0),
         duplicates=totals.get("duplicate", 0) + commits.get(Committed.DUPLICATE, 0),

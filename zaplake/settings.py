@@ -124,12 +124,7 @@ class Settings:
 
 def refuse_dangerous(settings: Settings) -> None:
     """Raises UsageTrouble for values that are fine alone and lose events together."""
-    ours, theirs = settings.ingest, settings.collector
-    if ours.port == theirs.port != 0 and ours.host == theirs.host:
-        raise UsageTrouble(
-            f"ingest.port and collector.port are both {ours.port}",
-            "give one of them another port, such as ingest.port = 8000 and collector.port = 8080",
-        )
+    theirs = settings.collector
     open_to_others = settings.gateway_tokens or any(gateway.has_credentials for gateway in settings.gateways)
     if theirs.host not in LOOPBACK and not open_to_others:
         raise UsageTrouble(

@@ -143,7 +143,6 @@ def test_toml_says_the_same() -> None:
         ("ZAPLAKE_COLLECTOR_HEARTBEAT_S", "0", "> 0"),
         ("ZAPLAKE_COLLECTOR_LIMITS_DRAIN_S", "3", "collector.limits.drain_s"),
         ("ZAPLAKE_INGEST_LIMITS_BODIES_BYTES_MAX", "10", "bodies_bytes_max"),
-        ("ZAPLAKE_COLLECTOR_PORT", "8000", "both 8000"),
         ("ZAPLAKE_COLLECTOR_HOST", "0.0.0.0", "no gateway has a secret"),
     ],
 )

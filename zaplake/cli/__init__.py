@@ -49,7 +49,7 @@ def make_app(chosen: str | None = None) -> App:
 def version() -> int:
     """Print the version.
 
-    Examples:
+    **Examples**
 
     ```sh
     zaplake version

@@ -29,7 +29,7 @@ def status(
 
     Exit code 1 when shipping is halted or dead letters lie there.
 
-    Examples:
+    **Examples**
 
     ```sh
     zaplake collector status
@@ -58,7 +58,7 @@ def load(file: Path, /, *, common: Common | None = None) -> int:
     A line is {"gateway", "instance", "event", "data"}, better with "at" and "seq". Works beside a running
     collector and without one.
 
-    Examples:
+    **Examples**
 
     ```sh
     zaplake collector load events.jsonl
@@ -102,7 +102,7 @@ def _show(document: dict[str, Any]) -> None:
     running = f"runs since {document['uptime_s']:.0f} s" if document["running"] else "does not run"
     shown = Table(title=f"collector {document['name']}: {running}", show_header=False)
     oldest = "" if outbox["oldest_age_s"] is None else f" (oldest {outbox['oldest_age_s']:.0f} s)"
-    shown.add_row("waiting", f"{outbox['waiting'] + outbox['claimed']}{oldest}")
+    shown.add_row("waiting", f"{outbox['waiting']}{oldest}")
     shown.add_row("dead", f"{outbox['dead']}" + (" → zaplake collector dead list" if outbox["dead"] else ""))
     shown.add_row("delivered, remembered", str(outbox["seen"]))
     shown.add_row("file", f"{outbox['file_bytes'] / 1e6:.1f} MB")

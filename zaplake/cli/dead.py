@@ -24,7 +24,7 @@ app = App(name="dead", help="Records that the backend refused for good.")
 def list_(*, limit: int = 100, as_json: AsJson = False, common: Common | None = None) -> int:
     """List dead letters, oldest first, without their bodies.
 
-    Examples:
+    **Examples**
 
     ```sh
     zaplake collector dead list
@@ -54,7 +54,7 @@ def list_(*, limit: int = 100, as_json: AsJson = False, common: Common | None = 
 def show(event_id: str, /, *, common: Common | None = None) -> int:
     """Show one dead letter with its body, as JSON.
 
-    Examples:
+    **Examples**
 
     ```sh
     zaplake collector dead show 3f2b0c1e-0000-5000-8000-000000000000
@@ -80,7 +80,7 @@ def requeue(
 ) -> int:
     """Send dead letters once more, after the reason was repaired.
 
-    Examples:
+    **Examples**
 
     ```sh
     zaplake collector dead requeue --all --dry-run
@@ -108,7 +108,7 @@ def drop(
 ) -> int:
     """Throw dead letters away for good; `dead show ID > FILE` keeps one.
 
-    Examples:
+    **Examples**
 
     ```sh
     zaplake collector dead drop --all --dry-run

@@ -15,7 +15,7 @@ def doctor(*, common: Common | None = None) -> int:
     Looks at the data folder, the secret, Postgres, schema, backend and collector. Changes nothing.
     Exit code 1 when something needs you.
 
-    Examples:
+    **Examples**
 
     ```sh
     zaplake doctor

@@ -39,7 +39,7 @@ def sql(
 
     Uses DATABASE_URL, else the Postgres of the data folder (starts it for the moment when it does not run).
 
-    Examples:
+    **Examples**
 
     ```sh
     zaplake lake sql "select kind, count(*) from lake.whatsapp_event_logs group by kind order by 2 desc"

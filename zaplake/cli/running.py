@@ -24,6 +24,7 @@ from zaplake.house import Demo, Watcher, run_house, url_of
 from zaplake.process import naming_the_port, run_until_stopped
 from zaplake.secret import ensure_secret
 from zaplake.settings import Settings
+from zaplake.trouble import UsageTrouble
 from zaplake.view import JsonLines, LiveTable, PlainLines
 from zaplake.workers import run_workers, stdin_closed
 
@@ -48,7 +49,7 @@ def up(
     Brings its own Postgres unless DATABASE_URL is set, and makes its own signing secret when none is set.
     SIGTERM or Ctrl-C stops it cleanly.
 
-    Examples:
+    **Examples**
 
     ```sh
     zaplake up --demo
@@ -69,6 +70,11 @@ def up(
         Seed of the demo's story. [default: by chance]
     """
     settings = settle(common, {"ingest.port": http_port, "collector.port": collector_port})
+    if settings.ingest.port == settings.collector.port != 0:
+        raise UsageTrouble(
+            f"ingest.port and collector.port are both {settings.ingest.port}",
+            "give one of them another port: --http-port N, --collector-port N",
+        )
     if not settings.signing_secrets:
         ensure_secret(settings.data_dir)
     story = None
@@ -127,7 +133,7 @@ def serve(
     Needs DATABASE_URL and ZAPLAKE_SIGNING_SECRETS; run `zaplake db upgrade` first. Answers 503 while Postgres
     is away and heals by itself.
 
-    Examples:
+    **Examples**
 
     ```sh
     DATABASE_URL=postgresql://zaplake@db/zaplake zaplake serve
@@ -175,7 +181,7 @@ def collect(
     Needs ZAPLAKE_COLLECTOR_BACKEND_URL and the backend's ZAPLAKE_SIGNING_SECRETS. Works on while the backend
     is away.
 
-    Examples:
+    **Examples**
 
     ```sh
     ZAPLAKE_COLLECTOR_BACKEND_URL=http://backend:8000 zaplake collect
@@ -209,7 +215,7 @@ def upgrade(*, common: Common | None = None) -> int:
 
     Uses DATABASE_URL, else the Postgres of the data folder.
 
-    Examples:
+    **Examples**
 
     ```sh
     DATABASE_URL=postgresql://zaplake@db/zaplake zaplake db upgrade

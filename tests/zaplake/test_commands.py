@@ -1,0 +1,291 @@
+"""Each command: its help, its exit codes, and errors of two lines that say what to do next."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import httpx
+import psutil  # type: ignore[import-untyped]
+import pytest
+import structlog
+
+from contracts.envelope import EVENT_ID_HEADER, EVENT_PATH, SIGNATURE_HEADER
+from contracts.signing import sign
+from tests.zaplake.processes import clean_environ, post, running, text_message, until, zaplake
+from zaplake.cli import COMMANDS, run
+
+SECRET = "a-secret-of-this-test"
+LEAVES = (
+    ("up",), ("serve",), ("collect",), ("db", "upgrade"), ("lake", "sql"), ("doctor",), ("version",),
+    ("collector", "status"), ("collector", "load"), ("collector", "dead", "list"),
+    ("collector", "dead", "show"), ("collector", "dead", "requeue"), ("collector", "dead", "drop"),
+)  # fmt: skip
+
+
+class Said(NamedTuple):
+    """What a command of this process printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command: TypeAlias = Callable[..., Said]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    """Runs a command without a process of its own, which takes half a second; logging is put back."""
+    for name in [name for name in os.environ if name.startswith("ZAPLAKE_")] + ["DATABASE_URL", "AMQP_URL"]:
+        monkeypatch.delenv(name, raising=False)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+
+    def ran(*arguments: object, env: Mapping[str, str] | None = None) -> Said:
+        with monkeypatch.context() as patch:
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            capsys.readouterr()
+            code = run([str(argument) for argument in arguments])
+            return Said(code, *capsys.readouterr())
+
+    yield ran
+    root.handlers[:], root.level = handlers, level
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="zl"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=" ".join)
+def test_help_exits_0_and_has_an_example(leaf: tuple[str, ...], command: Command) -> None:
+    said = command(*leaf, "--help")
+    assert said.code == 0
+    assert f"Usage: zaplake {' '.join(leaf)}" in said.out
+    assert f"zaplake {' '.join(leaf)}" in said.out.split("Examples")[1]
+
+
+def test_the_list_of_commands_is_complete(command: Command) -> None:
+    done = zaplake("--help")
+    assert done.returncode == 0
+    for name in {leaf[0] for leaf in LEAVES}:
+        assert f"│ {name} " in done.stdout
+    assert {name for name, _where, _line in COMMANDS} | {"version"} == {leaf[0] for leaf in LEAVES}
+    for group in (("collector",), ("collector", "dead"), ("lake",), ("db",)):
+        listed = command(*group, "--help").out
+        names = [line.split()[1] for line in listed.splitlines() if line.startswith("│ ") and line[2] != " "]
+        assert {(*group, name) for name in names} - {("collector", "dead")} == {
+            leaf for leaf in LEAVES if leaf[:-1] == group
+        }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("version",), 0, ""),
+        (("fly",), 2, 'Unknown command "fly"'),
+        (("up", "--htp-port", "1"), 2, "Did you mean --http-port"),
+        (("up", "--http-port", "many"), 2, "--http-port"),
+        (("up", "--http-port", "70000"), 2, "ingest.port (the command line)"),
+        (("up", "--http-port", "8080"), 2, "are both 8080"),
+        (("lake", "sql"), 2, "QUERY"),
+        (("lake", "sql", "select 1", "--json", "--csv"), 2, "exclude each other"),
+        (("lake", "sql", "select 1", "--limit", "0"), 2, "at least 1"),
+        (("lake", "sql", "select 1", "--data-dir", "nowhere"), 1, "there is no lake in"),
+        (("collector", "status", "--data-dir", "nowhere"), 1, "no collector has kept anything"),
+        (("collector", "load", "nowhere.jsonl"), 2, "there is no file nowhere.jsonl"),
+        (("collector", "dead", "requeue"), 2, "needs ids or --all"),
+        (("serve",), 1, "no Postgres is configured"),
+        (("collect",), 1, "no signing secret is set"),
+        (("doctor", "--config", "nowhere.toml"), 2, "no settings file nowhere.toml"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_exit_codes_and_errors(
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command(*arguments)
+    assert (done.code, said in done.err) == (code, True), done.err
+    if code:
+        lines = done.err.splitlines()
+        assert len(lines) == 2, done.err
+        assert lines[1].startswith("  → ")
+        assert not list(tmp_path.iterdir()), "an error leaves nothing behind"
+
+
+def test_a_pipe_that_closes_is_no_error(dsn: str) -> None:
+    command = f"{sys.executable} -m zaplake lake sql 'select generate_series(1, 99999)' --csv | head -1"
+    env = clean_environ({"DATABASE_URL": dsn})
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], env=env, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "generate_series\n", "")
+
+
+def test_lake_sql_shows_rows_to_people_and_machines(dsn: str, command: Command) -> None:
+    env = {"DATABASE_URL": dsn}
+    query = (
+        """select 1 as n, '{"x": 12345678901234567890.50}'::jsonb as j, null as nothing, '[b]x[/b]' as t"""
+    )
+    assert command("lake", "sql", query, "--json", env=env).out == (
+        '[\n{"n":1,"j":{"x": 12345678901234567890.50},"nothing":null,"t":"[b]x[/b]"}\n]\n'
+    )
+    assert command("lake", "sql", query, "--csv", env=env).out.splitlines() == [
+        "n,j,nothing,t",
+        '1,"{""x"": 12345678901234567890.50}",,[b]x[/b]',
+    ]
+    shown = command("lake", "sql", query, env={**env, "COLUMNS": "120"}).out
+    assert "NULL" in shown
+    assert "[b]x[/b]" in shown
+    cut = command("lake", "sql", "select generate_series(1, 9) as n", "--json", "--limit", 2, env=env)
+    assert json.loads(cut.out) == [{"n": 1}, {"n": 2}]
+    assert "only the first 2" in cut.err
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("create table x ()", "read-only"),
+        ("delete from lake.whatsapp_event_logs", "read-only"),
+        ("select 1; select 2", "one statement"),
+        ("selec", "syntax error"),
+        ("select * from nowhere", '"nowhere" does not exist'),
+        ("  ", "no statement"),
+    ],
+)
+def test_lake_sql_only_reads(statement: str, said: str, dsn: str, command: Command) -> None:
+    done = command("lake", "sql", statement, env={"DATABASE_URL": dsn})
+    assert (done.code, said in done.err) == (2, True), done.err
+
+
+def test_doctor_finds_that_nothing_runs_and_that_a_port_is_taken(folder: Path, command: Command) -> None:
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.listen()
+        port = stranger.getsockname()[1]
+        env = {
+            "ZAPLAKE_COLLECTOR_PORT": str(port),
+            "ZAPLAKE_COLLECTOR_BACKEND_URL": "http://127.0.0.1:1",
+            "ZAPLAKE_SIGNING_SECRETS": SECRET,
+        }
+        done = command("doctor", "--data-dir", folder, env=env)
+        assert done.code == 1
+        for said in (
+            "ok    signing secret",
+            "WRONG Postgres of the data folder: there is no lake",
+            "WRONG the backend http://127.0.0.1:1 does not answer",
+            "WRONG no collector runs on",
+            f"WRONG and port {port} of 127.0.0.1 is taken by another program",
+        ):
+            assert said in done.out
+        assert done.out.count("WRONG") == done.out.count("→") == 4
+        for option, name in (("--collector-port", "collect"), ("--http-port", "serve")):
+            environ = {**env, "DATABASE_URL": "postgresql://postgres@127.0.0.1:1/x"}
+            taken = command(name, option, port, "--data-dir", folder, env=environ)
+            assert (taken.code, f"port {port} of 127.0.0.1 is taken" in taken.err) == (1, True), taken.err
+
+
+def test_doctor_finds_that_the_database_is_away(folder: Path, command: Command) -> None:
+    env = {
+        "DATABASE_URL": "postgresql://somebody:hidden-word@127.0.0.1:1/x",
+        "ZAPLAKE_SIGNING_SECRETS": SECRET,
+    }
+    with running("serve", "--json", "--http-port", 0, log=folder / "log", env=env) as serve:
+        url = serve.next_line()["ingest"]
+        done = command("doctor", "--data-dir", folder, env={**env, "ZAPLAKE_COLLECTOR_BACKEND_URL": url})
+        assert done.code == 1
+        assert "WRONG Postgres of DATABASE_URL: cannot reach Postgres" in done.out
+        assert "WRONG the backend cannot commit: its Postgres is away" in done.out
+        assert "ok    the backend accepts our signing secret" in done.out
+        assert serve.stop() == 0
+    for name in ("up", "db"):
+        more = ("upgrade",) if name == "db" else ("--http-port", "0", "--collector-port", "0")
+        refused = command(name, *more, "--data-dir", folder, env=env)
+        assert (refused.code, "cannot reach Postgres" in refused.err) == (1, True)
+        assert "hidden-word" not in refused.err + done.out
+        assert len(refused.err.splitlines()) == 2, refused.err
+
+
+def test_doctor_finds_another_program_at_the_backends_port(folder: Path, command: Command) -> None:
+    with running("serve", "--json", "--http-port", 0, log=folder / "log", env={
+        "DATABASE_URL": "postgresql://postgres@127.0.0.1:1/x", "ZAPLAKE_SIGNING_SECRETS": SECRET,
+    }) as serve:  # fmt: skip
+        url = f"{serve.next_line()['ingest']}/not-here"
+        done = command("doctor", "--data-dir", folder, env={"ZAPLAKE_COLLECTOR_BACKEND_URL": url})
+        assert f"WRONG another program answers at {url}" in done.out
+
+
+def signed(url: str, event_id: str) -> httpx.Response:
+    body = json.dumps({"type": "messages.upsert", "chat_jid": None, "payload": {"n": event_id}}).encode()
+    headers = {
+        EVENT_ID_HEADER: event_id,
+        SIGNATURE_HEADER: sign(SECRET.encode(), event_id, body),
+        "Content-Type": "application/json",
+    }
+    return httpx.post(f"{url}{EVENT_PATH}", content=body, headers=headers, timeout=10, trust_env=False)
+
+
+def test_serve_runs_several_workers_on_one_port_and_none_is_left_behind(dsn: str, folder: Path) -> None:
+    env = {"DATABASE_URL": dsn, "ZAPLAKE_SIGNING_SECRETS": SECRET}
+    assert zaplake("db", "upgrade", env=env).stdout == "the schema is up to date\n"
+    options = ("serve", "--workers", 2, "--http-port", 0, "--json")
+    with running(*options, log=folder / "log", env=env) as serve:
+        url = serve.next_line()["ingest"]
+        workers = psutil.Process(serve.process.pid).children()
+        assert len(workers) == 2
+        answers = [signed(url, f"00000000-0000-5000-8000-{number:012d}").status_code for number in range(8)]
+        assert answers == [201] * 8
+        assert signed(url, "00000000-0000-5000-8000-000000000001").status_code == 200
+        assert serve.stop() == 0
+        assert not any(worker.is_running() for worker in workers)
+    with running(*options, log=folder / "log", env=env) as serve:
+        serve.next_line()
+        workers = psutil.Process(serve.process.pid).children()
+        workers[0].kill()
+        assert serve.process.wait(20) == 1, "one that dies ends all"
+        assert "a worker of `zaplake serve` ended" in (folder / "log").read_text()
+        assert not any(worker.is_running() for worker in workers)
+    with running(*options, log=folder / "log", env=env) as serve:
+        serve.next_line()
+        workers = psutil.Process(serve.process.pid).children()
+        serve.process.kill()
+        until(lambda: not any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in workers))
+
+
+def test_collect_works_while_the_backend_is_away(folder: Path) -> None:
+    env = {"ZAPLAKE_SIGNING_SECRETS": SECRET, "ZAPLAKE_COLLECTOR_BACKEND_URL": "http://127.0.0.1:1"}
+    options = ("--data-dir", folder)
+    with running(
+        "collect", "--json", "--collector-port", 0, *options, log=folder / "log", env=env
+    ) as collect:
+        door = f"{collect.next_line()['collector']}/gateways/evolution/loja"
+        assert post(door, text_message("3EB0COLLECT1")).status_code == 200
+        alive = json.loads(zaplake("collector", "status", "--json", *options, env=env).stdout)
+        assert (alive["running"], alive["outbox"]["waiting"]) == (True, 1)
+        assert collect.stop() == 0
+        assert collect.wait_for("stopped")
+    stopped = zaplake("collector", "status", "--json", *options)
+    document = json.loads(stopped.stdout)
+    assert (stopped.returncode, document["running"], document["outbox"]["waiting"]) == (0, False, 1)
+    assert "does not run" in zaplake("collector", "status", *options).stdout
+    assert zaplake("collector", "dead", "list", "--json", *options).stdout == "[]\n"
