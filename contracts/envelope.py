@@ -8,8 +8,11 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from contracts.sanitize import clean_text
+
 TYPE_CHARS_MAX: Final = 100
 CHAT_JID_CHARS_MAX: Final = 255
+UNKNOWN_TYPE: Final = "unknown"
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 
 EVENT_ID_HEADER: Final = "X-Event-Id"
@@ -71,7 +74,6 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _VALUE_START: Final = re.compile(rb"[ \t\n\r]*+([\[{]?)")
 
 
@@ -97,12 +99,13 @@ def encode_event(
 ) -> bytes:
     """Build the body of one event; ``payload`` (object or array) and ``envelope`` are copied as bytes.
 
-    ``type`` and ``chat_jid`` are cut to what the backend takes; what has no UTF-8 becomes U+FFFD.
+    ``type`` and ``chat_jid`` are cut to what the backend takes, an empty type is ``unknown``; NUL goes and
+    what has no UTF-8 becomes U+FFFD.
     """
     event = WireEvent(
         event_id=event_id,
-        type=_clean(type)[:TYPE_CHARS_MAX],
-        chat_jid=None if chat_jid is None else _clean(chat_jid)[:CHAT_JID_CHARS_MAX],
+        type=clean_text(type)[:TYPE_CHARS_MAX] or UNKNOWN_TYPE,
+        chat_jid=None if chat_jid is None else clean_text(chat_jid)[:CHAT_JID_CHARS_MAX],
         payload=Raw(payload),
         instance=_clean_or_none(instance),
         gateway=_clean_or_none(gateway),
@@ -115,7 +118,7 @@ def encode_event(
         digest=digest,
         flags=flags,
         reader_error=_clean_or_none(reader_error),
-        redacted=tuple(map(_clean, redacted)),
+        redacted=tuple(map(clean_text, redacted)),
         envelope=UNSET if envelope is None else Raw(envelope),
     )
     return _encode(event)
@@ -127,9 +130,5 @@ def wrap_payload(raw: bytes) -> bytes:
     return raw if start is not None and start[1] else b'{"value":' + raw + b"}"
 
 
-def _clean(text: str) -> str:
-    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
-
-
 def _clean_or_none(text: str | None) -> str | None:
-    return None if text is None else _clean(text)
+    return None if text is None else clean_text(text)

@@ -107,7 +107,7 @@ def _key(raw: bytes, pos: int) -> Generator[tuple[int, int, int], None, int]:
 def _unescape(match: re.Match[str]) -> str:
     high, low, single, short = match.groups()
     if short is not None:
-        return _SHORT[short]
+        return _SHORT.get(short, short)
     if single is not None:
         return chr(int(single, 16))
     return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)

@@ -90,7 +90,7 @@ def verify_evolution_jwt(keys: Sequence[bytes], header: object, now: float, leew
         times = _decode_jwt_claims(_b64url(claims))
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return False
-    return times.exp + leeway_s >= now and (times.nbf is None or times.nbf - leeway_s <= now)
+    return times.exp >= now - leeway_s and (times.nbf is None or times.nbf <= now + leeway_s)
 
 
 def _prefix(event_id: str) -> bytes:
