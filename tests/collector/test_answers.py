@@ -44,60 +44,64 @@ def events_only(reply: Reply) -> Callable[[Request], Reply | None]:
 
 async def dead_letter(folder: Path, reply: Reply) -> None:
     folder.mkdir()
-    async with ScriptedBackend(script=events_only(reply)) as backend:
-        async with running(collector_config(folder, backend.url)) as collector:
-            assert (await collector.post("/gateways/evolution/x", message(1))).status_code == 200
+    async with (
+        ScriptedBackend(script=events_only(reply)) as backend,
+        running(collector_config(folder, backend.url)) as collector,
+    ):
+        assert (await collector.post("/gateways/evolution/x", message(1))).status_code == 200
 
-            async def is_dead() -> bool:
-                return (await collector.outbox())["dead"] == 1
+        async def is_dead() -> bool:
+            return (await collector.outbox())["dead"] == 1
 
-            await eventually(is_dead, f"{reply.status} makes a dead letter")
-            assert "outbox.dead" in await collector.alerts()
-            backend.script = None
-            assert (await collector.post("/gateways/evolution/x", message(2))).status_code == 200
-            await eventually(lambda: len(backend.stored) == 1, "the queue goes on")
-            assert (await collector.outbox())["dead"] == 1
+        await eventually(is_dead, f"{reply.status} makes a dead letter")
+        assert "outbox.dead" in await collector.alerts()
+        backend.script = None
+        assert (await collector.post("/gateways/evolution/x", message(2))).status_code == 200
+        await eventually(lambda: len(backend.stored) == 1, "the queue goes on")
+        assert (await collector.outbox())["dead"] == 1
 
 
 async def halt(folder: Path, reply: Reply) -> None:
     folder.mkdir()
-    async with ScriptedBackend(script=events_only(reply)) as backend:
-        async with running(collector_config(folder, backend.url)) as collector:
-            for number in range(3):
-                await collector.post("/gateways/evolution/x", message(number))
+    async with (
+        ScriptedBackend(script=events_only(reply)) as backend,
+        running(collector_config(folder, backend.url)) as collector,
+    ):
+        for number in range(3):
+            await collector.post("/gateways/evolution/x", message(number))
 
-            async def is_halted() -> bool:
-                return "shipper.halted" in await collector.alerts()
+        async def is_halted() -> bool:
+            return "shipper.halted" in await collector.alerts()
 
-            await eventually(is_halted, f"{reply.status} halts")
-            outbox = await collector.outbox()
-            assert (outbox["waiting"], outbox["dead"]) == (3, 0)
-            backend.script = None
-            await eventually(
-                lambda: len(backend.stored) == 3, "everything ships once the other side is right"
-            )
+        await eventually(is_halted, f"{reply.status} halts")
+        outbox = await collector.outbox()
+        assert (outbox["waiting"], outbox["dead"]) == (3, 0)
+        backend.script = None
+        await eventually(lambda: len(backend.stored) == 3, "everything ships once the other side is right")
 
-            async def is_over() -> bool:
-                return "shipper.halted" not in await collector.alerts()
+        async def is_over() -> bool:
+            return "shipper.halted" not in await collector.alerts()
 
-            await eventually(is_over, "resolved")
-            alerts = (await collector.status())["alerts"]
-            assert isinstance(alerts, dict)
-            told = [line["what"] for line in alerts["recent"] if line["alert"] == "shipper.halted"]
-            assert told == ["raised", "resolved"]
+        await eventually(is_over, "resolved")
+        alerts = (await collector.status())["alerts"]
+        assert isinstance(alerts, dict)
+        told = [line["what"] for line in alerts["recent"] if line["alert"] == "shipper.halted"]
+        assert told == ["raised", "resolved"]
 
 
 async def come_again(folder: Path, reply: Reply) -> None:
     folder.mkdir()
-    async with ScriptedBackend(script=events_only(reply)) as backend:
-        async with running(collector_config(folder, backend.url)) as collector:
-            await collector.post("/gateways/evolution/x", message(1))
-            await eventually(lambda: len(backend.requests) >= 2, "tried")
-            outbox = await collector.outbox()
-            assert (outbox["waiting"], outbox["dead"]) == (1, 0)
-            assert not await collector.alerts()
-            backend.script = None
-            await eventually(lambda: len(backend.stored) == 1, f"delivered after {reply.status}")
+    async with (
+        ScriptedBackend(script=events_only(reply)) as backend,
+        running(collector_config(folder, backend.url)) as collector,
+    ):
+        await collector.post("/gateways/evolution/x", message(1))
+        await eventually(lambda: len(backend.requests) >= 2, "tried")
+        outbox = await collector.outbox()
+        assert (outbox["waiting"], outbox["dead"]) == (1, 0)
+        assert not await collector.alerts()
+        backend.script = None
+        await eventually(lambda: len(backend.stored) == 1, f"delivered after {reply.status}")
 
 
 async def all_of(case: Callable[[Path, Reply], object], replies: dict[str, Reply], folder: Path) -> None:
