@@ -44,7 +44,7 @@ class Writer:
         self._lanes = lanes
         self._queue: deque[_Job] = deque()
         self._queued_rows = 0
-        self._committing = 0
+        self._in_flight: set[_Job] = set()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._drained = asyncio.Event()
         self._drained.set()
@@ -83,22 +83,30 @@ class Writer:
                     group.create_task(self._run_lane(commit), name=f"writer-{number}")
         finally:
             self.open = False
-            for job in self._queue:
-                job.send_away("stopping")
-            self._queue.clear()
+            self._send_all_away()
             self._drained.set()
 
     async def drain(self, s_max: float) -> bool:
-        """Take no more rows and wait until the accepted ones are answered; False when that took too long."""
+        """Take no more rows and wait until the accepted ones are answered.
+
+        False when that took too long: what is left was told 503, committed or not.
+        """
         self.open = False
         try:
             async with asyncio.timeout(s_max):
-                while self._queue or self._committing:
+                while self._queue or self._in_flight:
                     self._drained.clear()
                     await self._drained.wait()
         except TimeoutError:
+            self._send_all_away()
             return False
         return True
+
+    def _send_all_away(self) -> None:
+        for job in (*self._queue, *self._in_flight):
+            job.send_away("stopping")
+        self._queue.clear()
+        self._queued_rows = 0
 
     async def _run_lane(self, commit: CommitBatch) -> None:
         while True:
@@ -107,14 +115,14 @@ class Writer:
                 self._idle.append(turn)
                 await turn
             jobs = self._next_group()
-            self._committing += 1
+            self._in_flight.update(jobs)
             try:
                 await self._commit_group(commit, jobs)
             finally:
-                self._committing -= 1
+                self._in_flight.difference_update(jobs)
                 for job in jobs:
                     job.send_away("stopping")
-                if not self._queue and not self._committing:
+                if not self._queue and not self._in_flight:
                     self._drained.set()
 
     def _next_group(self) -> list[_Job]:

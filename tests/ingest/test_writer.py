@@ -274,11 +274,12 @@ async def test_a_stop_answers_what_was_accepted_and_sends_the_rest_away(dsn: str
 
 async def test_a_stop_is_bounded_when_the_database_hangs(dsn: str) -> None:
     gate = Gate()
-    async with backend(dsn, around_commit=gate.around, drain_s_max=0.2) as b:
+    async with backend(dsn, around_commit=gate.around, writer_connections=1, drain_s_max=0.2) as b:
         post = asyncio.create_task(b.post(an_id(), event()))
         await gate.reached.wait()
+        queued = asyncio.create_task(b.post(an_id(), event()))
         assert not await b.service.drain()
-        post.cancel()
+        assert [(await post).status_code, (await queued).status_code] == [503, 503]
 
 
 @pytest.mark.parametrize("group_commit", [True, False])
