@@ -1,0 +1,81 @@
+"""What was acknowledged survives SIGKILL at any moment, and SIGTERM ends the process cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+from tests.collector.running import DEADLINE_S, eventually, message
+from tests.collector.scripted import ScriptedBackend
+
+ROOT = Path(__file__).parent.parent.parent
+CLIENTS = 64
+KILLS = 4
+
+
+@contextlib.asynccontextmanager
+async def process(folder: Path, url: str) -> AsyncIterator[tuple[Process, int]]:
+    """A collector's process and its port; killed at the end unless it ended."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.collector.process", str(folder), url, cwd=ROOT, stdout=PIPE, stderr=PIPE
+    )
+    assert child.stdout is not None
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while not (line := await child.stdout.readline()).strip().isdigit():
+                assert line, "the collector ended before it was ready"
+        yield child, int(line)
+    finally:
+        if child.returncode is None:
+            child.kill()
+        await child.communicate()
+
+
+async def test_kill_9_in_the_middle_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    acknowledged: set[int] = set()
+    numbers = iter(range(10**9))
+
+    async def client(http: httpx.AsyncClient) -> None:
+        with contextlib.suppress(httpx.TransportError):
+            while True:
+                number = next(numbers)
+                answer = await http.post("/gateways/evolution/loja-sp", content=message(number))
+                if answer.status_code == 200:
+                    acknowledged.add(number)
+
+    def reached(count: int) -> bool:
+        return len(acknowledged) >= count
+
+    async with ScriptedBackend() as backend:
+        for _ in range(KILLS):
+            async with process(tmp_path, backend.url) as (child, port):
+                limits = httpx.Limits(max_connections=CLIENTS)
+                url = f"http://127.0.0.1:{port}"
+                async with httpx.AsyncClient(base_url=url, timeout=DEADLINE_S, limits=limits) as http:
+                    clients = [asyncio.create_task(client(http)) for _ in range(CLIENTS)]
+                    enough = len(acknowledged) + 1
+                    await eventually(partial(reached, enough), "some were acknowledged")
+                    await asyncio.sleep(chance.random() * 0.5)
+                    child.kill()
+                    await asyncio.gather(*clients)
+        assert len(acknowledged) > KILLS, f"seed {seed}"
+        async with process(tmp_path, backend.url) as (child, _port):
+            wanted = {f"pedido {number}".encode() for number in acknowledged}
+
+            def arrived() -> bool:
+                text = b"\n".join(backend.stored.values())
+                return all(b'"' + word + b'"' in text for word in wanted)
+
+            await eventually(arrived, f"every acknowledged event shipped (seed {seed})")
+            child.terminate()
+            assert await asyncio.wait_for(child.wait(), DEADLINE_S) == 0
