@@ -27,7 +27,7 @@ def cut(raw: bytes, paths: Sequence[Path], secrets: Sequence[str] = ()) -> tuple
     ``raw`` is JSON that the ladder takes.
     """
     escapes_ascii = _ASCII_ESCAPE.search(raw) is not None
-    possible = [path for path in paths if escapes_ascii or _names(raw, path)]
+    possible = [path for path in paths if _names(raw, path, escapes_ascii)]
     wanted = {secret for secret in secrets if secret and _may_hold(raw, secret, escapes_ascii)}
     if not possible and not wanted:
         return raw, ()
@@ -52,18 +52,20 @@ def _path_spans(raw: bytes, paths: Sequence[Path]) -> Iterator[tuple[int, int, P
             yield place.start, place.end, place.path, b"null"
 
 
-def _names(raw: bytes, path: Path) -> bool:
-    """Say no only when the last name of the path is nowhere in a body that escapes no ASCII."""
+def _names(raw: bytes, path: Path, escapes_ascii: bool) -> bool:
+    """Say no only when the last name of the path is nowhere in the body."""
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
-    return not name.isascii() or b'"' + name.encode() + b'"' in raw or not name
+    return _may_hold(raw, name, escapes_ascii)
 
 
-def _may_hold(raw: bytes, secret: str, escapes_ascii: bool) -> bool:
-    """Say no only when the secret cannot stand in the body, in no way of escaping it."""
-    if secret.encode("utf-8", "surrogatepass") in raw:
+def _may_hold(raw: bytes, text: str, escapes_ascii: bool) -> bool:
+    """Say no only when the text cannot stand in the body, in no way of escaping it."""
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
         return True
-    plain = secret.isascii() and secret.isprintable() and '"' not in secret and "\\" not in secret
-    return escapes_ascii if plain else b"\\" in raw
+    plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
+    return encoded in raw or (escapes_ascii if plain else b"\\" in raw)
 
 
 def _secret_spans(raw: bytes, wanted: set[str]) -> Iterator[tuple[int, int, Path, bytes]]:

@@ -54,6 +54,20 @@ def test_doubled_and_escaped_names_are_found(raw: bytes) -> None:
     assert pointers == ("/apikey",)
 
 
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\n", "é", "😀", "\ud83d", "", "a/b"])
+def test_any_name_is_found_in_every_spelling(name: str) -> None:
+    spellings = [json.dumps(name), json.dumps(name).replace("/", "\\/")]
+    if name != "\ud83d":
+        spellings.append(json.dumps(name, ensure_ascii=False))
+    for spelling in spellings:
+        raw = f'{{"x":{{{spelling}:1}}}}'.encode()
+        assert cut(raw, [("x", name)])[0] == raw.replace(b":1", b":null")
+
+
+def test_a_name_that_is_no_utf8_is_found() -> None:
+    assert cut(b'{"\xff":1}', [("\udcff",)])[0] == b'{"\xff":null}'
+
+
 def test_the_longer_of_two_paths_lies_inside_the_shorter() -> None:
     assert cut(b'{"a":{"b":1},"c":2}', [("a", "b"), ("a",)]) == (b'{"a":null,"c":2}', ("/a",))
 

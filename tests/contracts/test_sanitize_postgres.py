@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from contracts.jsontext import NotJson, decode
 from contracts.sanitize import Sanitized, sanitize
 from tests.support.postgres import PgServer
 
@@ -131,6 +132,65 @@ def test_what_sanitize_lets_through_postgres_stores_and_reads_back_equal(server:
     clean = sanitize(raw)
     assert server.read_back(clean.json) == _parsed(clean.json)
     assert sanitize(clean.json.encode()) == Sanitized(json=clean.json)
+
+
+BODY = (
+    b'{"event":"messages.upsert","data":{"key":{"id":"3EB0","fromMe":false},"message":{"conversation":"ol\\u00e1'
+    b' \\ud83d\\ude00 \\"x\\""},"n":[1.50,-2e-7,{"a":null}]}}'
+)
+SPLINTERS = st.sampled_from(
+    [
+        *(
+            rb"\u0000",
+            rb"\ud83d",
+            rb"\udc00",
+            rb"\\",
+            b'"',
+            b"\\",
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b",",
+            b":",
+            b"\x00",
+            b"\xff",
+        ),
+        *(
+            b"\n",
+            b"NaN",
+            b"1e99999",
+            b"0",
+            b"-",
+            b".",
+            b"e",
+            b"u",
+            b"\xed\xa0\x80",
+            b"1" * 1100,
+            b"null",
+            b" ",
+            b"",
+        ),
+    ]
+)
+
+
+@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    edits=st.lists(st.tuples(st.integers(0, len(BODY)), st.integers(0, 3), SPLINTERS), min_size=1, max_size=3)
+)
+def test_whatever_the_ladder_takes_of_a_damaged_body_postgres_stores(
+    server: Server, edits: list[tuple[int, int, bytes]]
+) -> None:
+    raw = BODY
+    for position, length, splinter in edits:
+        raw = raw[:position] + splinter + raw[position + length :]
+    try:
+        decode(raw)
+    except NotJson:
+        return
+    clean = sanitize(raw)
+    assert server.read_back(clean.json) == _parsed(clean.json)
 
 
 @pytest.mark.parametrize("number", [*map(bytes.decode, EDGES + LONG_DIGITS)], ids=lambda number: number[:12])
