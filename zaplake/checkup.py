@@ -21,11 +21,11 @@ from collector.control import NotRunning, ask
 from collector.verbs import Document, VerbError
 from contracts.envelope import EVENT_ID_HEADER, EVENT_PATH, SIGNATURE_HEADER
 from contracts.signing import sign
-from zaplake.configs import outbox_folder, signing_secrets, verbs_config
 from zaplake.database import lake_dsn
 from zaplake.query import connect
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble
+from zaplake.wiring import outbox_folder, signing_secrets, verbs_config
 
 DISK_FREE_BYTES_MIN: Final = 1 << 30
 REQUEST_S_MAX: Final = 5.0

@@ -23,6 +23,15 @@ class Figures:
     trouble: str
 
 
+UNREADABLE: Final = Figures(
+    captured=0,
+    waiting=0,
+    shipped=0,
+    stored=0,
+    duplicates=0,
+    dead=0,
+    trouble="the outbox cannot be read now (is the disk full?)",
+)
 NUMBERS: Final = ("captured", "waiting", "shipped", "stored", "duplicates", "dead")
 LookAt: TypeAlias = Callable[[], Awaitable[Figures]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,14 +14,15 @@ from collector.config import CollectorConfig
 from collector.daemon import Daemon, DaemonState
 from ingest.config import IngestConfig
 from ingest.service import serve
+from outbox.store import StoreError
 from simulator.gateway import Gateway, paced
 from simulator.story import disturbed, webhooks
-from zaplake.configs import collector_config, ingest_config
 from zaplake.embedded import EmbeddedPostgres
-from zaplake.figures import Commits, Figures, LookAt, figures_of
+from zaplake.figures import UNREADABLE, Commits, Figures, LookAt, figures_of
 from zaplake.process import naming_the_port
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble
+from zaplake.wiring import collector_config, ingest_config
 
 KEEP_POSTGRES_S: Final = 1.0
 STOP_S_MAX: Final = 40.0
@@ -92,7 +92,10 @@ async def run_house(
         watcher.changed("ready", addresses)
 
         async def look() -> Figures:
-            return figures_of(await daemon.status(), commits.counts)
+            try:
+                return figures_of(await daemon.status(), commits.counts)
+            except StoreError:  # the collector answers 503 meanwhile; looking on must not end it
+                return UNREADABLE
 
         others: list[Coroutine[Any, Any, None]] = [watcher.watch(look, addresses)]
         if postgres is not None:
@@ -176,5 +179,4 @@ async def _simulate(demo: Demo, config: CollectorConfig, collector_url: str) -> 
     story = webhooks(demo.seed, instances=DEMO_INSTANCES, start_at=datetime.now(UTC))
     sent = disturbed(story, demo.seed, repeat_share=DEMO_SHARE, delay_share=DEMO_SHARE)
     sender = Gateway(f"{collector_url}/gateways/{gateway.name}", seed=demo.seed, headers=headers)
-    with contextlib.suppress(asyncio.CancelledError):
-        await sender.run(paced(sent, demo.per_second))
+    await sender.run(paced(sent, demo.per_second))

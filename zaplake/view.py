@@ -27,8 +27,8 @@ LOOK_S: Final = 1.0
 class JsonLines:
     """One JSON object a line and state change; ``ready`` is the first."""
 
-    def __init__(self, out: TextIO, settings: Settings) -> None:
-        self._out, self._settings = out, settings
+    def __init__(self, out: TextIO, settings: Settings, *, look_s: float = LOOK_S) -> None:
+        self._out, self._settings, self._look_s = out, settings, look_s
 
     def changed(self, state: StateName | str, addresses: Addresses) -> None:
         """Writes the line at once."""
@@ -49,7 +49,7 @@ class JsonLines:
         """Says when shipping stops and when it goes on."""
         before = ""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(self._look_s)
             now = (await look()).trouble
             if bool(now) != bool(before):
                 self.changed("shipping_again" if not now else "shipping_paused", addresses)

@@ -18,6 +18,7 @@ from zaplake.secret import Secret, ensure_secret, kept_secret
 from zaplake.settings import Settings
 from zaplake.sources import load_settings
 from zaplake.trouble import Trouble, UsageTrouble
+from zaplake.wiring import collector_config, ingest_config, signing_secrets
 
 ROOT = Path(__file__).parents[2]
 VALUE = "s3cret-value-of-a-test"
@@ -189,6 +190,40 @@ def test_tokens_of_the_default_gateways_do_not_mix_with_own_gateways() -> None:
     assert "own" in refused({"ZAPLAKE_GATEWAYS": gateways, "ZAPLAKE_GATEWAY_TOKENS": VALUE}).what
     open_door = load_settings(None, {"ZAPLAKE_COLLECTOR_HOST": "0.0.0.0", "ZAPLAKE_GATEWAY_TOKENS": VALUE})
     assert open_door.collector.host == "0.0.0.0"
+
+
+def test_what_the_rooms_refuse_is_trouble_too() -> None:
+    short = load_settings(None, {"ZAPLAKE_GATEWAY_TOKENS": "short"})
+    with pytest.raises(UsageTrouble, match="fewer than"):
+        collector_config(short, secrets=(b"signs",))
+    nowhere = load_settings(None, {"ZAPLAKE_COLLECTOR_BACKEND_URL": "backend:8000"})
+    with pytest.raises(UsageTrouble, match="backend_url"):
+        collector_config(nowhere, secrets=(b"signs",))
+
+
+def test_the_wiring_hands_everything_on() -> None:
+    given = load_settings(
+        None,
+        {
+            "ZAPLAKE_SIGNING_SECRETS": f"{VALUE},second-{VALUE}",
+            "ZAPLAKE_GATEWAY_TOKENS": VALUE,
+            "ZAPLAKE_ACCOUNTS": '{"evolution/shop": "one"}',
+            "ZAPLAKE_INGEST_LIMITS_GROUP_ROWS_MAX": "7",
+            "ZAPLAKE_DATA_DIR": "/somewhere",
+        },
+    )
+    secrets = signing_secrets(given)
+    assert secrets == (VALUE.encode(), f"second-{VALUE}".encode())
+    backend = ingest_config(given, dsn="postgresql://x", secrets=secrets)
+    assert (backend.group_rows_max, backend.dsn, backend.secrets) == (7, "postgresql://x", secrets)
+    collector = collector_config(given, secrets=secrets, backend_url="http://127.0.0.1:1")
+    assert collector.data_folder == Path("/somewhere/outbox")
+    assert {gateway.name: gateway.tokens for gateway in collector.gateways} == dict.fromkeys(
+        ("evolution", "baileys", "waha", "cloudapi"), (VALUE,)
+    )
+    assert collector.accounts == {("evolution", "shop"): "one"}
+    with pytest.raises(Trouble, match="no signing secret"):
+        signing_secrets(load_settings(None, {}))
 
 
 def test_no_error_shows_a_secret() -> None:

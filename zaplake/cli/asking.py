@@ -9,9 +9,9 @@ from typing import Any
 from collector.offline import request
 from collector.verbs import Document, OnProgress, VerbError
 from outbox.store import StoreBusy, StoreError
-from zaplake.configs import outbox_folder, verbs_config
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble
+from zaplake.wiring import outbox_folder, verbs_config
 
 
 async def _unheard(_progress: Document) -> None:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import structlog
 from cyclopts import Parameter
 
 from zaplake import logs
 from zaplake.settings import Settings
 from zaplake.sources import load_settings
+
+_log = structlog.get_logger("zaplake")
 
 
 @Parameter(name="*")
@@ -37,4 +40,6 @@ def settle(common: Common | None, overrides: Mapping[str, object] | None = None)
         {"data_dir": common.data_dir, "log.level": common.log_level, **(overrides or {})},
     )
     logs.configure(settings.log)
+    if settings.amqp_url is not None:
+        _log.warning("amqp_url.unused", reason="the broker's door is not in this release; use the webhook")
     return settings

@@ -17,7 +17,6 @@ from collector.daemon import Daemon, DaemonState
 from ingest.service import serve as serve_ingest
 from zaplake import logs
 from zaplake.cli.options import Common, settle
-from zaplake.configs import collector_config, ingest_config, signing_secrets
 from zaplake.database import migrate, required_dsn
 from zaplake.embedded import EmbeddedPostgres
 from zaplake.house import Demo, Watcher, run_house, url_of
@@ -26,6 +25,7 @@ from zaplake.secret import ensure_secret
 from zaplake.settings import Settings
 from zaplake.trouble import UsageTrouble
 from zaplake.view import JsonLines, LiveTable, PlainLines
+from zaplake.wiring import collector_config, ingest_config, signing_secrets
 from zaplake.workers import run_workers, stdin_closed
 
 DEMO_PER_SECOND: Final = 8.0

@@ -6,11 +6,11 @@ import dataclasses
 import secrets as random_secrets
 from pathlib import Path
 
-from collector.config import CollectorConfig, GatewayConfig, default_gateways
+from collector.config import CollectorConfig, ConfigError, GatewayConfig, default_gateways
 from ingest.config import IngestConfig
 from zaplake.secret import Secret, kept_secret
 from zaplake.settings import GatewaySettings, Settings
-from zaplake.trouble import Trouble
+from zaplake.trouble import Trouble, UsageTrouble
 
 OUTBOX_FOLDER = "outbox"
 
@@ -34,20 +34,23 @@ def ingest_config(settings: Settings, *, dsn: str, secrets: tuple[bytes, ...]) -
 def collector_config(
     settings: Settings, *, secrets: tuple[bytes, ...], backend_url: str | None = None
 ) -> CollectorConfig:
-    """The daemon's configuration; ``backend_url`` wins over the settings."""
-    return CollectorConfig(
-        backend_url=backend_url or settings.collector.backend_url,
-        secrets=secrets,
-        data_folder=outbox_folder(settings),
-        name=settings.collector.name,
-        gateways=_gateways(settings),
-        accounts={_source(key): scope for key, scope in settings.accounts.items()},
-        host=settings.collector.host,
-        port=settings.collector.port,
-        capture=settings.capture,
-        heartbeat_s=settings.collector.heartbeat_s,
-        limits=settings.collector.limits,
-    )
+    """The daemon's configuration; ``backend_url`` wins over the settings. Raises UsageTrouble."""
+    try:
+        return CollectorConfig(
+            backend_url=backend_url or settings.collector.backend_url,
+            secrets=secrets,
+            data_folder=outbox_folder(settings),
+            name=settings.collector.name,
+            gateways=_gateways(settings),
+            accounts={_source(key): scope for key, scope in settings.accounts.items()},
+            host=settings.collector.host,
+            port=settings.collector.port,
+            capture=settings.capture,
+            heartbeat_s=settings.collector.heartbeat_s,
+            limits=settings.collector.limits,
+        )
+    except ConfigError as error:
+        raise UsageTrouble(f"settings: {error}", "see docs/settings.md") from error
 
 
 def verbs_config(settings: Settings) -> CollectorConfig:
