@@ -120,7 +120,7 @@ async def test_a_storm_of_dead_letters_halts(store: Store, clock: ManualClock) -
         await ship.put_and_rest(*NAMES)
         await ship.pass_time(600)
         assert (await store.stats()).dead == 20
-        assert ship.names() == ["record.dead"] * 20 + ["shipper.halted"]
+        assert sorted(ship.names()) == ["record.dead"] * 20 + ["shipper.halted"]
         assert ship.shipper.state().halt_reason == "storm of dead letters: urn:wrong-shape"
         is_broken = False
         await ship.pass_until(lambda: len(ship.transport.delivered) == 12, at_most_s=310)
