@@ -15,6 +15,8 @@ from contracts.events import Occurrence, Part
 
 NAMESPACE: Final = uuid.UUID("d0108709-ef11-53c7-8e68-9953e8afdb48")
 VERSION: Final = 1
+_VARIANT: Final = tuple(f"{0x80 | low:02x}" for low in range(0x40))
+"""The ninth byte of a UUID of RFC 9562's variant, by its low six bits."""
 
 StampOccurrence: TypeAlias = tuple[str | int, ...]
 
@@ -57,4 +59,6 @@ def _plain(part: Part, occurrence: str | StampOccurrence | None) -> object:
 def _uuid5(name: list[object]) -> str:
     # SHA-1 is what UUIDv5 is made of (RFC 9562), not a protection.
     digest = hashlib.sha1(NAMESPACE.bytes + compact_json(name), usedforsecurity=False).digest()
-    return str(uuid.UUID(bytes=digest[:16], version=5))
+    text = digest.hex()
+    variant = _VARIANT[digest[8] & 0x3F]
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[18:20]}-{text[20:32]}"

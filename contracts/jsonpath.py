@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
+from msgspec import Raw
 
 from contracts.events import Path
 from contracts.jsonscan import BOM, NotJson, text_of
 
 PATH_STEPS_MAX: Final = 64
+COMPACT_BYTES_MAX: Final = 1024 * 1024
+"""Of a larger body no second copy is made only to compare."""
 
 _WS: Final = rb"[ \t\n\r]*+"
 _QUOTED: Final = rb'"(?:[^"\\]++|\\.)*+"'
@@ -23,6 +28,7 @@ _TO_BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]++|' + _QUOTED + rb")*+", re.DOT
 _BRACKETS: Final = re.compile(rb"([\[{]++)|([\]}]++)")
 _BRACE: Final = ord("{")
 _OPENING: Final = frozenset(b"[{")
+_decode_object: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,28 @@ def locate(raw: bytes, paths: Iterable[Path]) -> list[Place]:
     if root.wanted:
         found.append(Place(path=(), member=start, start=start, end=end))
     return found
+
+
+def compact_members(raw: bytes) -> dict[str, Raw] | None:
+    """Return the members of an object as they are written, when `joined` of them is ``raw`` to the byte.
+
+    None for anything else: white space, escaped or doubled names, no object. Then ``locate`` tells.
+    """
+    if len(raw) > COMPACT_BYTES_MAX:
+        return None
+    try:
+        members = _decode_object(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return members if joined(members) == raw else None
+
+
+def joined(members: Mapping[str, bytes | Raw]) -> bytes:
+    """Write members as one object without white space."""
+    pieces: list[bytes | Raw] = []
+    for name, value in members.items():
+        pieces += (b',"' + name.encode() + b'":', value)
+    return b"{" + b"".join(pieces)[1:] + b"}"
 
 
 def _tree(paths: Iterable[Path]) -> _Node:

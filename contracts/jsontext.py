@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from contracts.events import Path
-from contracts.jsonpath import Place, locate
+from contracts.jsonpath import Place, compact_members, joined, locate
 from contracts.jsonscan import BOM, CLOSE, KEY, LITERAL, NUMBER, OPEN, STRING, NotJson, scan, text_of
 
 __all__ = ["BigNumber", "NotJson", "decode", "slice_at", "slices_at", "without"]
@@ -75,6 +75,11 @@ def without(raw: bytes, path: Path) -> bytes:
     """
     if not path:
         return b"{}"
+    if len(path) == 1 and isinstance(path[0], str):
+        members = compact_members(raw)
+        if members is not None:
+            members.pop(path[0], None)
+            return joined(members)
     for place in sorted(locate(raw, (path,)), key=lambda place: place.member, reverse=True):
         raw = _remove(raw, place)
     return raw
