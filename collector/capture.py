@@ -158,11 +158,12 @@ class Capture:
             )
 
     def _is_unknown(self, source: Source) -> bool:
+        """Only where somebody said which instances there are can one be unknown."""
         name, instance = source
         gateway = self._gateways.get(name)
         expected = gateway.instances if gateway is not None else ()
-        mapped = [other for owner, other in self.scopes.mapped if owner == name]
-        return bool(expected or mapped) and instance not in expected and instance not in mapped
+        is_told = bool(expected) or any(owner == name for owner, _ in self._config.accounts)
+        return is_told and instance not in expected and source not in self.scopes.mapped
 
     async def _without_storm(self, translation: Translation, counts: Counter[str]) -> list[NewRecord]:
         records: list[NewRecord] = []

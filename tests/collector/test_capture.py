@@ -125,6 +125,7 @@ async def test_an_unknown_instance_is_stored_with_one_alert_when_instances_are_c
         assert (await made.post(message(number, instance=instance), "evo"))["stored"] == 1
     assert made.active() == {("instance.unknown", "evo/rogue")}
     silent = await bench(tmp_path, store, clock)
+    await silent.capture.apply_accounts({("evolution", "served"): "evolution/served"})
     await silent.post(message(9, instance="anything"))
     assert silent.active() == set()
 

@@ -19,7 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from collector.alerts import Alerts
+from collector.capture import Capture
 from collector.config import CaptureFilter, CapturePolicy
+from collector.door import Door
+from outbox.clock import ManualClock
+from outbox.memory import MemoryStore
 from tests.collector.running import (
     FIXTURES,
     Running,
@@ -410,3 +415,23 @@ async def test_a_late_backend_never_slows_the_door(backend: ScriptedBackend, tmp
             assert answer.status_code == 200
             assert answer.elapsed.total_seconds() < 2
         assert (await collector.outbox())["waiting"] == 30
+
+
+async def test_without_a_configured_secret_the_door_is_open_to_this_machine_only(tmp_path: Path) -> None:
+    clock, store = ManualClock(), MemoryStore()
+    config = collector_config(tmp_path, "http://127.0.0.1:9")
+    alerts = Alerts(now=clock.now, kept_max=10)
+    capture = Capture(store=store, config=config, alerts=alerts, now=clock.now, on_put=lambda: None)
+
+    async def status() -> dict[str, object]:
+        return {}
+
+    door = Door(capture=capture, config=config, alerts=alerts, status=status, now=clock.now)
+    for peer, answers in (("10.0.0.5", [503, 404, 200]), ("127.0.0.1", [200, 200, 200])):
+        transport = httpx.ASGITransport(app=door, client=(peer, 4242))
+        async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+            posted = await client.post("/gateways/evolution/loja-sp", content=message(1))
+            asked = [await client.get(path) for path in ("/status", "/healthz")]
+        assert [answer.status_code for answer in (posted, *asked)] == answers, peer
+    assert alerts.is_active("door.no_secret", "evolution")
+    assert capture.tally.totals == {"door.no_secret": 1, "no_gateway": 1, "stored": 1}

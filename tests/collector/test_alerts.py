@@ -1,0 +1,69 @@
+"""Alerts are said once, resolved once, kept in a bounded ring, and survive a restart."""
+
+from __future__ import annotations
+
+import structlog
+
+from collector.alerts import Alerts
+from collector.credentials import is_loopback
+from outbox.clock import ManualClock
+from outbox.memory import MemoryStore
+
+
+def test_an_alert_is_said_once_while_it_lasts_and_resolved_once() -> None:
+    clock = ManualClock()
+    alerts = Alerts(now=clock.now, kept_max=100)
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(1000):
+            alerts.raise_("shipper.halted", detail="401")
+        assert [alert["count"] for alert in alerts.active()] == [1000]
+        alerts.resolve("shipper.halted")
+        alerts.resolve("shipper.halted")
+        alerts.raise_("shipper.halted", detail="401")
+    assert [line["event"] for line in logs] == ["alert.raised", "alert.resolved", "alert.raised"]
+    assert [line["what"] for line in alerts.recent()] == ["raised", "resolved", "raised"]
+
+
+def test_a_fading_alert_ends_when_it_was_quiet_for_long() -> None:
+    clock = ManualClock()
+    alerts = Alerts(now=clock.now, kept_max=100)
+    alerts.raise_("door.secret", "evo", fades=True)
+    alerts.raise_("outbox.dead")
+    clock.advance(400)
+    alerts.raise_("door.secret", "evo", fades=True)
+    clock.advance(400)
+    alerts.fade()
+    assert alerts.is_active("door.secret", "evo"), "a gateway's next retry may take six minutes"
+    clock.advance(400)
+    alerts.fade()
+    assert not alerts.is_active("door.secret", "evo")
+    assert alerts.is_active("outbox.dead"), "this one is resolved by what it is about"
+
+
+async def test_the_ring_is_bounded_and_kept() -> None:
+    store, clock = MemoryStore(), ManualClock()
+    alerts = Alerts(now=clock.now, kept_max=10)
+    for number in range(50):
+        alerts.raise_("instance.unknown", f"evo/{number}")
+    assert len(alerts.recent()) == 10
+    assert len(list(alerts.active())) == 10
+    await alerts.save(store)
+    again = Alerts(now=clock.now, kept_max=10)
+    await again.load(store)
+    assert again.recent() == alerts.recent()
+    assert not list(again.active())
+
+
+def test_loopback_is_told_from_everybody_else() -> None:
+    for near in (("127.0.0.1", 1), ("127.8.8.8", 1), ("::1", 1, 0, 0), ("::ffff:127.0.0.1", 1), None):
+        assert is_loopback(near), near
+    for far in (
+        ("10.0.0.5", 1),
+        ("192.168.1.2", 1),
+        ("::ffff:10.0.0.1", 1),
+        ("fe80::1", 1),
+        ("x", 1),
+        ("", 1),
+    ):
+        assert not is_loopback(far), far
+    assert not is_loopback(())
