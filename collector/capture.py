@@ -57,6 +57,7 @@ class Capture:
         self._now, self._on_put = now, on_put
         self._heavy = ThreadPoolExecutor(limits.heavy_threads_max, thread_name_prefix="translate")
         self._keeping = asyncio.Lock()
+        self._has_held = False
         self._storms = StormGuard(
             events_max=limits.storm_events_max,
             window_s=limits.storm_window_s,
@@ -112,8 +113,7 @@ class Capture:
         now = self._now()
         for source in self._storms.over(now.timestamp()):
             await self._release(source)
-        if self._storms.any_holding():
-            await self._store.release_held(before=now - timedelta(seconds=STORM_S_MAX))
+        if self._has_held and await self._store.release_held(before=now - timedelta(seconds=STORM_S_MAX)):
             self._on_put()
 
     async def apply_accounts(self, table: dict[Source, str]) -> None:
@@ -178,12 +178,13 @@ class Capture:
         source, same, identity = captured.source, captured.sameness, captured.record.id
         if same is None or not isinstance(identity, str):
             return False
-        if self._storms.changes(source, same):
+        advice = self._storms.advise(source, same, identity, self._now().timestamp())
+        if advice.release:
             await self._release(source)
-        if not self._storms.holds(source, same, identity, self._now().timestamp()):
-            return False
-        await self._store.hold(json.dumps(source), captured.record)
-        return True
+        if advice.hold:
+            await self._store.hold(json.dumps(source), captured.record)
+            self._has_held = True
+        return advice.hold
 
     async def _release(self, source: Source) -> None:
         for released in await self._store.release_held(key=json.dumps(source)):

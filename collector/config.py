@@ -57,7 +57,7 @@ class GatewayConfig:
 
     @property
     def has_credentials(self) -> bool:
-        """False when only loopback peers may post."""
+        """False when only loopback peers may post. Behind a proxy on this machine everybody is loopback."""
         return bool(self.tokens or self.jwt_keys or self.hmac_keys or self.app_secrets)
 
     @property

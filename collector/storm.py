@@ -8,13 +8,21 @@ from dataclasses import dataclass, field
 from collector.scopes import Source
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What to do with an event: first release what is held of its instance, then hold it or let it pass."""
+
+    release: bool = False
+    hold: bool = False
+
+
 @dataclass(slots=True)
 class _Run:
     """Equal events of one instance, newest last."""
 
     sameness: str
     seen: deque[tuple[float, str]]
-    holding: bool = False
+    held: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,38 +37,29 @@ class StormGuard:
     instances_max: int
     runs: OrderedDict[Source, _Run] = field(default_factory=OrderedDict)
 
-    def holds(self, source: Source, sameness: str, identity: str, now_s: float) -> bool:
-        """True when this event is to be held: more than ``events_max`` equal ones within ``window_s``."""
+    def advise(self, source: Source, sameness: str, identity: str, now_s: float) -> Advice:
+        """Hold it when more than ``events_max`` equal ones came within ``window_s``."""
         run = self.runs.get(source)
+        was_held = run is not None and run.held
         if run is None or run.sameness != sameness:
-            run = _Run(sameness, deque(maxlen=self.events_max))
-            self.runs[source] = run
+            run = self.runs[source] = _Run(sameness, deque(maxlen=self.events_max), was_held)
             while len(self.runs) > self.instances_max:
                 self.runs.popitem(last=False)
         self.runs.move_to_end(source)
         if any(known == identity for _, known in run.seen):
-            return False
+            return Advice()
         full = len(run.seen) == self.events_max
-        run.holding = full and now_s - run.seen[0][0] <= self.window_s
+        run.held = full and now_s - run.seen[0][0] <= self.window_s
         run.seen.append((now_s, identity))
-        return run.holding
-
-    def changes(self, source: Source, sameness: str) -> bool:
-        """True when the instance is being held and this event is another one: what is held goes first."""
-        run = self.runs.get(source)
-        return run is not None and run.holding and run.sameness != sameness
+        return Advice(release=was_held and not run.held, hold=run.held)
 
     def over(self, now_s: float) -> list[Source]:
-        """Instances that were held and have been quiet for a window; each is named once."""
+        """Instances of which something is held and that have been quiet for a window; each is named once."""
         quiet = [
             source
             for source, run in self.runs.items()
-            if run.holding and now_s - run.seen[-1][0] > self.window_s
+            if run.held and now_s - run.seen[-1][0] > self.window_s
         ]
         for source in quiet:
-            self.runs[source].holding = False
+            self.runs[source].held = False
         return quiet
-
-    def any_holding(self) -> bool:
-        """True while some instance is being held."""
-        return any(run.holding for run in self.runs.values())

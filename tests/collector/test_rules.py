@@ -15,7 +15,7 @@ from collector.inflate import UnknownEncoding, inflated
 from collector.policy import refusal
 from collector.route import EVOLUTION_EVENTS, place_in, segments
 from collector.scopes import ScopeTable, as_rows, from_rows
-from collector.storm import StormGuard
+from collector.storm import Advice, StormGuard
 from collector.tally import Tally, hour_of
 from contracts.events import Event
 
@@ -95,30 +95,39 @@ def storm() -> StormGuard:
     return StormGuard(events_max=10, window_s=10.0, instances_max=2)
 
 
-def test_the_eleventh_equal_event_within_ten_seconds_is_held() -> None:
+def advices(guard: StormGuard, times: list[float], sameness: str = "connecting") -> list[Advice]:
+    return [guard.advise(SOURCE, sameness, f"{sameness} at {at}", at) for at in times]
+
+
+PASS, HOLD = Advice(), Advice(hold=True)
+
+
+def test_the_eleventh_equal_event_within_ten_seconds_is_held_and_news_release_it() -> None:
     guard = storm()
-    assert [guard.holds(SOURCE, "connecting", f"id{n}", n * 0.1) for n in range(12)] == [False] * 10 + [
-        True
-    ] * 2
-    assert guard.changes(SOURCE, "open")
-    assert not guard.holds(SOURCE, "open", "id-open", 1.3)
-    assert not guard.changes(SOURCE, "close"), "nothing is held after the change"
+    assert advices(guard, [n * 0.1 for n in range(12)]) == [PASS] * 10 + [HOLD] * 2
+    assert guard.advise(SOURCE, "open", "an open", 1.3) == Advice(release=True)
+    assert guard.advise(SOURCE, "close", "a close", 1.4) == PASS
+
+
+def test_a_storm_that_thins_out_releases_before_the_next_one_passes() -> None:
+    guard = storm()
+    advices(guard, [n * 0.1 for n in range(12)])
+    assert guard.advise(SOURCE, "connecting", "late", 19.0) == Advice(release=True)
+    assert guard.over(100.0) == []
 
 
 def test_a_slow_beat_of_equal_events_is_no_storm() -> None:
-    guard = storm()
-    assert not any(guard.holds(SOURCE, "connecting", f"id{n}", n * 1.2) for n in range(50))
+    assert set(advices(storm(), [n * 1.2 for n in range(50)])) == {PASS}
 
 
 def test_copies_of_one_event_are_no_storm() -> None:
     guard = storm()
-    assert not any(guard.holds(SOURCE, "connecting", "one-id", n * 0.01) for n in range(50))
+    assert {guard.advise(SOURCE, "connecting", "one-id", n * 0.01) for n in range(50)} == {PASS}
 
 
 def test_a_storm_is_over_after_a_quiet_window_and_said_once() -> None:
     guard = storm()
-    for n in range(15):
-        guard.holds(SOURCE, "connecting", f"id{n}", n * 0.1)
+    advices(guard, [n * 0.1 for n in range(15)])
     assert guard.over(5.0) == []
     assert guard.over(12.0) == [SOURCE]
     assert guard.over(13.0) == []
@@ -127,8 +136,37 @@ def test_a_storm_is_over_after_a_quiet_window_and_said_once() -> None:
 def test_the_storm_guard_remembers_a_bounded_number_of_instances() -> None:
     guard = storm()
     for n in range(50):
-        guard.holds(("evo", f"i{n}"), "connecting", "id", 0.0)
+        guard.advise(("evo", f"i{n}"), "connecting", "id", 0.0)
     assert len(guard.runs) == 2
+
+
+moments = st.lists(st.tuples(st.floats(0, 3), st.sampled_from("ab")), max_size=80)
+
+
+@given(moments)
+def test_at_most_one_event_is_held_and_what_is_held_always_comes_out(steps: list[tuple[float, str]]) -> None:
+    guard, now_s, held = storm(), 0.0, None
+    put: list[str] = []
+    for number, (pause_s, sameness) in enumerate(steps):
+        now_s += pause_s
+        identity = f"{sameness}{number}"
+        advice = guard.advise(SOURCE, sameness, identity, now_s)
+        if advice.release:
+            assert held is not None
+            put.append(held)
+            held = None
+        if advice.hold:
+            held = identity
+        else:
+            assert held is None, "an older event would come out after this one"
+            put.append(identity)
+    if guard.over(now_s + 11):
+        assert held is not None
+        put.append(held)
+        held = None
+    assert held is None
+    assert put == sorted(put, key=lambda identity: int(identity[1:])), "in the order they came"
+    assert not steps or put[-1] == f"{steps[-1][1]}{len(steps) - 1}", "the last one is a row"
 
 
 def is_token(value: bytes) -> bool:
