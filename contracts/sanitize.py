@@ -42,7 +42,8 @@ _ONLY_CLEAN_STRINGS: Final = re.compile(rb'(?:[^"]++|"(?:[^"\\\x00-\x1f]++|\\.)*
 _ODD_NUMBER: Final = re.compile(
     rb"(?:\A|[\[:,\s])-?(?:[0-9.]{1000}|[0-9][0-9.]*+[eE][+-]?[0-9]{5}|NaN|Infinity)"
 )
-_NOT_BRACKETS: Final = re.compile(rb'[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_NOT_BRACKETS: Final = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")++', re.DOTALL)
+_BRACKET_RUN: Final = re.compile(rb"[\[{]++|[\]}]++")
 _NUMBER: Final = re.compile(r"-?([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _UNCLEAN: Final = re.compile("[\x00\ud800-\udfff]")
 _WEIRD: Final = re.compile("[\x00-\x1f\ud800-\udfff]")
@@ -126,13 +127,13 @@ def _whole(pattern: re.Pattern[bytes], raw: bytes) -> bool:
 
 def _too_deep(raw: bytes) -> bool:
     depth = 0
-    for bracket in _NOT_BRACKETS.sub(b"", raw):
-        if bracket not in b"[{":
-            depth -= 1
-        elif depth == DEPTH_MAX:
+    for run in _BRACKET_RUN.findall(_NOT_BRACKETS.sub(b"", raw)):
+        if run[0] not in b"[{":
+            depth -= len(run)
+            continue
+        depth += len(run)
+        if depth > DEPTH_MAX:
             return True
-        else:
-            depth += 1
     return False
 
 

@@ -26,6 +26,22 @@ def test_exact_paths_become_null_and_the_rest_stays() -> None:
     assert pointers == ("/data/qrcode", "/apikey")
 
 
+@pytest.mark.parametrize("blank", ["", " "])
+def test_a_compact_body_and_a_spaced_one_are_cut_alike(blank: str) -> None:
+    colon, comma = f":{blank}", f",{blank}"
+    members = [
+        '"n":1.0',
+        '"apikey":"k"',
+        '"big":12345678901234567890.10',
+        '"api_key":{"a":[1]}',
+        '"a":null',
+    ]
+    raw = ("{" + comma.join(member.replace(":", colon, 1) for member in members) + "}").encode()
+    body, pointers = cut(raw, [("api_key",), ("apikey",), ("no",)])
+    expected = raw.replace(b'"k"', b"null").replace(b'{"a":[1]}', b"null")
+    assert (body, pointers) == (expected, ("/apikey", "/api_key"))
+
+
 def test_a_null_is_nothing_to_cut() -> None:
     assert cut(b'{"apikey":null}', [("apikey",)]) == (b'{"apikey":null}', ())
 
