@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,8 +42,10 @@ class Cutter:
         self, raw: bytes, reading: Reading, secrets: tuple[str, ...], events: Sequence[Event]
     ) -> None:
         self._raw, self._reading, self._secrets = raw, reading, secrets
-        paths = [event.path for event in events if event.payload is None and event.path is not None]
-        self._elements = dict(zip(paths, slices_at(raw, paths), strict=True)) if paths else {}
+        paths = dict.fromkeys(
+            path for event in events for path in (event.path, *event.context.values()) if path is not None
+        )
+        self._slices = dict(zip(paths, slices_at(raw, tuple(paths)), strict=True)) if paths else {}
         self._shared: tuple[bytes, tuple[str, ...]] | None = None
 
     def parts_of(self, event: Event) -> CutParts:
@@ -60,7 +63,7 @@ class Cutter:
     def _payload(self, event: Event) -> bytes:
         if event.payload is not None:
             return event.payload
-        return self._elements[event.path] if event.path is not None else b"null"
+        return self._slices[event.path] if event.path is not None else b"null"
 
     def _payload_cuts(self, event: Event) -> tuple[Path, ...]:
         """The event's own secret places, and those of the body that lie inside the element."""
@@ -75,9 +78,9 @@ class Cutter:
         return self._shared
 
     def _own_envelope(self, event: Event) -> tuple[bytes, tuple[str, ...]]:
-        slices = slices_at(self._raw, tuple(event.context.values()))
         members = (
-            b'"' + name.encode() + b'":' + value for name, value in zip(event.context, slices, strict=True)
+            json.dumps(name).encode("ascii") + b":" + self._slices[place]
+            for name, place in event.context.items()
         )
         cuts = tuple(
             (name, *path)
