@@ -6,9 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from hypothesis import settings
 
 from ingest.schema import upgrade
 from tests.support.postgres import PgServer, database_name, fresh_database, postgres_server
+
+# A busy machine is no failure; what must be fast has a test of its own.
+settings.register_profile("zaplake", deadline=None)
+settings.load_profile("zaplake")
 
 
 @pytest.fixture(scope="session")

@@ -126,7 +126,7 @@ def _parsed(text: str) -> object:
     return json.loads(text, parse_int=Decimal, parse_float=Decimal)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, suppress_health_check=list(HealthCheck))
 @given(raw=DOCUMENTS)
 def test_what_sanitize_lets_through_postgres_stores_and_reads_back_equal(server: Server, raw: bytes) -> None:
     clean = sanitize(raw)
@@ -175,7 +175,7 @@ SPLINTERS = st.sampled_from(
 )
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, suppress_health_check=list(HealthCheck))
 @given(
     edits=st.lists(st.tuples(st.integers(0, len(BODY)), st.integers(0, 3), SPLINTERS), min_size=1, max_size=3)
 )
@@ -199,7 +199,7 @@ def test_a_number_becomes_a_string_exactly_when_jsonb_cannot_hold_it(server: Ser
     assert sanitize(number.encode()).json == expected
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(
     zeros=st.integers(0, 131_080),
     fraction=st.integers(0, 16_390),
