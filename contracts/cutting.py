@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from contracts.events import Path
 from contracts.jsonpath import compact_members, joined, locate
+from contracts.jsonpointer import POINTERS_MAX, pointer
 from contracts.jsonscan import CLOSE, KEY, OPEN, STRING, scan, text_of
 
 REDACTED_KEY: Final = "[redacted]"
@@ -22,7 +23,7 @@ _ESCAPE_GROWTH: Final = 6
 
 
 def cut(raw: bytes, paths: Sequence[Path], secrets: Sequence[str] = ()) -> tuple[bytes, tuple[str, ...]]:
-    """Return the body with null at each path, and the places that were cut as JSON pointers.
+    """Return the body with null at each path, and (at most 100) places that were cut as JSON pointers.
 
     A string that equals a secret is cut wherever it stands and however it is escaped; as a member's name it
     becomes ``[redacted]``, in the pointers too. What is null already stays and is not counted.
@@ -47,7 +48,8 @@ def cut(raw: bytes, paths: Sequence[Path], secrets: Sequence[str] = ()) -> tuple
         if start < done:
             continue
         pieces += (raw[done:start], replacement)
-        pointers[_pointer(path, secrets)] = None
+        if len(pointers) < POINTERS_MAX:
+            pointers[_pointer(path, secrets)] = None
         done = end
     return b"".join((*pieces, raw[done:])), tuple(pointers)
 
@@ -121,5 +123,4 @@ def _strings(raw: bytes) -> Iterator[tuple[Path, int, int, bool]]:
 
 
 def _pointer(path: Path, secrets: Sequence[str]) -> str:
-    steps = (REDACTED_KEY if step in secrets else str(step) for step in path)
-    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
+    return pointer(REDACTED_KEY if step in secrets else step for step in path)

@@ -10,12 +10,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from contracts.jsonpointer import POINTERS_MAX, pointer
 from contracts.jsonscan import BOM, CLOSE, KEY, LITERAL, NUMBER, OPEN, STRING, scan, text_of
 
 DEPTH_MAX: Final = 128
-PATHS_MAX: Final = 100
-"""More changed places than these are not listed; the value itself is still repaired."""
-
 NUMERIC_DIGITS_BEFORE_POINT_MAX: Final = 131_072
 NUMERIC_DIGITS_AFTER_POINT_MAX: Final = 16_383
 EXPONENT_DIGITS_MAX: Final = 7
@@ -54,7 +52,7 @@ _quote = json.JSONEncoder(ensure_ascii=False).encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sanitized:
-    """The text to store, and JSON pointers of the places that are not as they were received."""
+    """The text to store, and JSON pointers of (at most 100) places that are not as they were received."""
 
     json: str
     paths: tuple[str, ...] = ()
@@ -237,7 +235,7 @@ class _Repair:
         self._copy(start)
         self._out.append(text)
         self._done = end
-        if changed and len(self._changed) < PATHS_MAX:
+        if changed and len(self._changed) < POINTERS_MAX:
             self._changed.append(tuple((container.is_object, container.step) for container in self._open))
 
     def _copy(self, until: int) -> None:
@@ -252,9 +250,11 @@ class _Repair:
         return _quote(clean_text(self._raw[start:end].decode("utf-8", "surrogateescape")))
 
     def _pointers(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys("".join(map(self._step, steps)) for steps in self._changed))
+        return tuple(dict.fromkeys(pointer(map(self._step, steps)) for steps in self._changed))
 
-    def _step(self, step: tuple[bool, int]) -> str:
+    def _step(self, step: tuple[bool, int]) -> str | int:
         is_object, place = step
-        name = json.loads(self._out[place]) if is_object else str(place)
-        return "/" + name.replace("~", "~0").replace("/", "~1")
+        if not is_object:
+            return place
+        name: str = json.loads(self._out[place])
+        return name

@@ -149,6 +149,12 @@ def test_no_secret_is_left_and_nothing_else_changes(value: object, escape: bool)
     assert (body == raw) == (not pointers)
 
 
+def test_many_cuts_are_all_made_and_a_hundred_are_listed() -> None:
+    body, pointers = cut(b"[" + b'"S",' * 5000 + b"1]", [], ["S"])
+    assert body == b"[" + b"null," * 5000 + b"1]"
+    assert len(pointers) == 100
+
+
 def test_a_body_without_either_is_handed_back_itself() -> None:
     raw = b'{"data":{"text":"\\u00e7 \\n"},"date_time":"x"}'
     assert cut(raw, [("apikey",), ("qrcode", "code")], ["SECRET-123"])[0] is raw

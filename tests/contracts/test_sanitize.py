@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.jsonpointer import POINTER_CHARS_MAX, POINTERS_MAX
 from contracts.jsontext import NotJson
-from contracts.sanitize import DEPTH_MAX, PATHS_MAX, Sanitized, clean_text, needs_repair, sanitize
+from contracts.sanitize import DEPTH_MAX, Sanitized, clean_text, needs_repair, sanitize
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,8 @@ def test_what_is_too_deep_becomes_one_string_of_its_json() -> None:
         == "[" * DEPTH_MAX + json.dumps('{"a":["�"]}', ensure_ascii=False) + ", 2" + "]" * DEPTH_MAX
     )
     assert clean.paths == ("/0" * DEPTH_MAX,)
+    long = sanitize(b'{"' + b"k" * 1_000_000 + b'":' + b"[" * 50 + rb'"\u0000"' + b"]" * 50 + b"}")
+    assert len(long.paths[0]) <= POINTER_CHARS_MAX + 1
     assert sanitize(b"[" * DEPTH_MAX + b"]" * DEPTH_MAX).paths == ()
 
 
@@ -124,5 +127,5 @@ def test_a_bomb_of_two_megabytes_is_repaired_in_bounded_time(bomb: bytes) -> Non
     started = time.process_time()
     clean = sanitize(bomb)
     assert time.process_time() - started < 10
-    assert len(clean.paths) <= PATHS_MAX
+    assert len(clean.paths) <= POINTERS_MAX
     json.loads(clean.json, parse_int=str)
