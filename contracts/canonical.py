@@ -46,9 +46,17 @@ def content_hash(kind: str, element: object) -> str:
 
 
 def member_hashes(kind: str, element: object) -> dict[str, bytes]:
-    """Return a 16-byte hash of every member of the canonical element; under "" when it is no object."""
+    """Return a 16-byte hash of every member that the element carries; under "" when it is no object.
+
+    A member sent as null, "", [] or {} counts as null: a chat that is unmuted or a description that is taken
+    away says so only by that. What is dropped for another reason has no hash.
+    """
     form = canonical(kind, element)
-    members = form if isinstance(form, dict) else {"": form}
+    members: dict[str, object] = form if isinstance(form, dict) else {"": form}
+    if isinstance(element, Mapping) and isinstance(form, dict):
+        of_kind = rules(kind)
+        sent = (name for name in element if name not in of_kind.paths.dropped | of_kind.names)
+        members = dict.fromkeys(unicodedata.normalize("NFC", name) for name in sent) | members
     return {name: _short_hash(value) for name, value in members.items()}
 
 

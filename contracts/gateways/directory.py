@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
-from contracts.canonical import content_hash
+from contracts.canonical import content_hash, member_hashes
 from contracts.events import OCCURRENCE, Fold, Path
 from contracts.gateways.body import Fanned, read_items
 from contracts.gateways.content import message_secrets
@@ -77,8 +78,10 @@ def read_contact(source: Source, path: Path, element: object) -> Iterator[Seen]:
 
 
 def read_label(source: Source, path: Path, element: object) -> Iterator[Seen]:
-    """Yield a label's state."""
-    yield source.snapshot("label", word(mapping(element).get("id")), element, path=path, chat=None)
+    """Yield a label's state; one that does not say so is not deleted (it may have been before)."""
+    body = mapping(element)
+    state = source.snapshot("label", word(body.get("id")), element, path=path, chat=None)
+    yield replace(state, members=member_hashes("label", {"deleted": False, **body}))
 
 
 def read_label_association(source: Source, path: Path, element: object) -> Iterator[Seen]:

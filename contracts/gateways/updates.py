@@ -13,10 +13,19 @@ from contracts.gateways.facts import SYNTHETIC_ID, Seen, Source, changed, subjec
 from contracts.gateways.keys import MessageKey, own_parts, read_key
 from contracts.gateways.protocol import Carrier, edit_echo, revoke_fact
 from contracts.gateways.shape import first_word, mapping, word
-from contracts.jids import bare_jid, person
+from contracts.jids import bare_jid, chat_class, person
 from contracts.times import as_seconds
 
 _FLAGS: Final = ("starred", "pollUpdates", "eventResponses")
+_UPDATED: Final = (
+    "message",
+    "messageStubParameters",
+    "messageStubType",
+    "status",
+    "pollUpdates",
+    "starred",
+)
+"""What a flat update may say; the rest of it is its key and the gateway's own ids."""
 _RECEIPTS: Final = (
     ("receiptTimestamp", "delivered"),
     ("readTimestamp", "read"),
@@ -42,7 +51,7 @@ def read_evolution_update(source: Source, path: Path, element: object) -> Iterat
     inner = mapping(body.get("key"))
     flat = {name: inner.get(name, body.get(name)) for name in ("remoteJid", "fromMe", "participant")}
     key = read_key({**flat, "id": first_word(body.get("keyId"), inner.get("id"), body.get("id"))})
-    known = {name: body[name] for name in ("message", "status", "pollUpdates", "starred") if name in body}
+    known = {name: body[name] for name in _UPDATED if name in body}
     yield from _update(source, _carrier(path, key, known, ()), known, element, own=key)
 
 
@@ -121,7 +130,7 @@ def flag_fact(source: Source, carrier: Carrier, field: str, value: object, *, fi
         time=carrier.time,
         flags=() if key.id else (SYNTHETIC_ID,),
         cuts=carrier.cuts if first else (),
-        subject=subject_of(key.id, field),
+        subject=subject_of(chat_class(key.chat), key.id, field),
         members=changed(said),
         fold=Fold.TRANSITION,
     )

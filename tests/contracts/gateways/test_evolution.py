@@ -256,3 +256,11 @@ def test_the_recorded_websocket_carries_the_same_bodies() -> None:
         assert [event.parts for event in evolution.read({**body, "destination": "x"}).events] == [
             event.parts for event in reading.events
         ]
+
+
+def test_an_update_that_takes_the_message_away_is_a_revoke() -> None:
+    update = {"keyId": "A", "fromMe": True, "status": "SERVER_ACK", "message": None, "messageStubType": 1}
+    revoke = only(read("messages.update", update))
+    assert (revoke.kind, revoke.parts) == ("message.revoke", ("A",))
+    refused = {"keyId": "A", "status": "ERROR", "messageStubParameters": ["463"]}
+    assert only(read("messages.update", refused)).parts == ("A", "ERROR", "463")
