@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -141,7 +141,7 @@ class Lane:
         firsts: dict[str, Row] = {}
         for row in rows:
             firsts.setdefault(row.event_id, row)
-        stored = await connection.fetch(INSERT_EVENTS, *_columns(firsts.values()))
+        stored = await connection.fetch(INSERT_EVENTS, *_columns(list(firsts.values())))
         if len(stored) == len(rows):
             fates = [Committed.STORED] * len(rows)
         else:
@@ -202,10 +202,15 @@ class Lane:
             known.popitem(last=False)
 
 
-def _columns(rows: Iterable[Row]) -> list[Any]:
-    columns: list[Any] = list(zip(*rows, strict=True))
+def _columns(rows: Sequence[Row]) -> list[Any]:
+    """The insert's parameters. A column without any value is one NULL: unnest fills it up for less."""
+    columns: list[Any] = [
+        None if column[0] is None and column.count(None) == len(rows) else column
+        for column in zip(*rows, strict=True)
+    ]
     for place in _ARRAY_COLUMNS:
-        columns[place] = [None if value is None else _array(value) for value in columns[place]]
+        if columns[place] is not None:
+            columns[place] = [None if value is None else _array(value) for value in columns[place]]
     return columns
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,7 +21,7 @@ SHARDS: Final = 64
 """The lake's log is read by this many cursors; never change it (rows keep their shard)."""
 
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
-_HEX: Final = frozenset("0123456789abcdef-")
+_EVENT_ID: Final = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OBJECT, _ARRAY = ord("{"), ord("[")
 _Model = TypeVar("_Model")
 
@@ -62,12 +63,7 @@ _decode_about = msgspec.json.Decoder(_AboutMessage).decode
 
 def is_event_id(text: str) -> bool:
     """Whether ``text`` is a lower-case, hyphenated UUID."""
-    return (
-        len(text) == 36
-        and text[8] == text[13] == text[18] == text[23] == "-"
-        and text.count("-") == 4
-        and _HEX.issuperset(text)
-    )
+    return _EVENT_ID.fullmatch(text) is not None
 
 
 def read_event(body: bytes, *, event_id: str | None, collector: str | None) -> Row:

