@@ -19,7 +19,7 @@ from collector.scopes import ScopeTable, Source, as_rows, from_rows
 from collector.storm import StormGuard
 from collector.tally import HOURS_KEPT, Tally, hour_of
 from collector.translate import Arrival, Captured, Rules, Translation, translate
-from outbox.record import NewRecord
+from outbox.record import NewRecord, PutOutcome
 from outbox.store import Store
 
 META_SCOPES: Final = "scopes"
@@ -58,6 +58,7 @@ class Capture:
         self._heavy = ThreadPoolExecutor(limits.heavy_threads_max, thread_name_prefix="translate")
         self._keeping = asyncio.Lock()
         self._has_held = False
+        self._moved: set[Source] = set()
         self._storms = StormGuard(
             events_max=limits.storm_events_max,
             window_s=limits.storm_window_s,
@@ -195,11 +196,13 @@ class Capture:
         records = [record for group, _ in groups for record in group]
         if not records:
             return
-        results = iter(await self._store.put(records))
-        self._on_put()
+        outcomes = [result.outcome for result in await self._store.put(records)]
+        if PutOutcome.STORED in outcomes or PutOutcome.CONFLICT in outcomes:
+            self._on_put()
+        remaining = iter(outcomes)
         for group, counts in groups:
             for _ in group:
-                counts[next(results).outcome.value] += 1
+                counts[next(remaining).value] += 1
 
     def _count(self, arrival: Arrival, translation: Translation, counts: Counter[str]) -> None:
         now = arrival.captured_at
@@ -225,6 +228,10 @@ class Capture:
             seen.state, seen.state_at = state, now
 
     def _tell_moved(self) -> None:
-        for source, (kept, wanted) in self.scopes.moved().items():
+        moved = self.scopes.moved()
+        for source in self._moved - moved.keys():
+            self._alerts.resolve("scope.changed", "/".join(source))
+        self._moved = set(moved)
+        for source, (kept, wanted) in moved.items():
             detail = f"keeps {kept}, mapping says {wanted}: zaplake scope move"
             self._alerts.raise_("scope.changed", "/".join(source), detail)

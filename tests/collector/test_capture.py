@@ -87,6 +87,11 @@ async def test_an_instance_keeps_its_first_scope_and_a_later_mapping_is_an_alert
     assert mapped.active() == {("scope.changed", "evolution/loja-sp")}
     await mapped.post(message(2))
     await mapped.post(message(3, instance="nova"))
+    served = await bench(tmp_path, store, clock)
+    await served.capture.apply_accounts({("evolution", "loja-sp"): "loja"})
+    assert served.active() == {("scope.changed", "evolution/loja-sp")}
+    await served.capture.apply_accounts({})
+    assert served.active() == set(), "the mapping was taken back"
     assert [body["scope"] for body in await mapped.bodies()] == [
         "evolution/loja-sp",
         "evolution/loja-sp",

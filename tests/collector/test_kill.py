@@ -18,7 +18,7 @@ from tests.collector.scripted import ScriptedBackend
 
 ROOT = Path(__file__).parent.parent.parent
 CLIENTS = 64
-KILLS = 4
+KILLS = 2
 
 
 @contextlib.asynccontextmanager
