@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from contracts.cutting import cut
 from contracts.events import Event, Path, Reading
 from contracts.jsontext import slices_at, without
@@ -23,6 +25,8 @@ _UNREAD_CUTS: Final[tuple[Path, ...]] = (
 )
 """Where gateways put secrets, for a body that its reader could not read."""
 
+_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode_members: Final = msgspec.json.Encoder().encode
 _KEY_IN_BROKEN_JSON: Final = re.compile(rb'("api_?key"\s*:\s*)"[^"]*"?')
 
 
@@ -73,7 +77,7 @@ class Cutter:
 
     def _shared_envelope(self) -> tuple[bytes, tuple[str, ...]]:
         if self._shared is None:
-            rest = without(self._raw, self._reading.data_path)
+            rest = _rest(self._raw, self._reading.data_path)
             self._shared = cut(rest, self._reading.cuts, self._secrets)
         return self._shared
 
@@ -103,6 +107,18 @@ def bytes_as_parts(raw: bytes, secrets: tuple[str, ...]) -> CutParts:
         clean = clean.replace(secret.encode(), b"")
     payload = b'{"$bytes":"' + base64.b64encode(clean) + b'"}'
     return CutParts(payload=payload, redacted=() if clean == raw else ("/payload/$bytes",))
+
+
+def _rest(raw: bytes, path: Path) -> bytes:
+    """The body without the member at ``path``; the usual case, a member of its own, without a scan."""
+    if len(path) == 1:
+        try:
+            members = _decode_members(raw)
+        except (msgspec.MsgspecError, RecursionError):
+            return without(raw, path)
+        members.pop(str(path[0]), None)
+        return _encode_members(members)
+    return without(raw, path)
 
 
 def _inside(place: Path, cuts: tuple[Path, ...]) -> Iterator[Path]:

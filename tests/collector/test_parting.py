@@ -1,73 +1,85 @@
-"""A body is parted into its events at a cost that grows with the body, whatever its members are called."""
+"""Payload and envelope are the received bytes, part by part, whatever numbers and names they hold."""
 
 from __future__ import annotations
 
 import json
-import time
-from datetime import UTC, datetime
 
-from collector.config import CapturePolicy, Family, GatewayConfig
-from collector.translate import Arrival, Rules, Translation, translate
-from contracts.jsontext import decode
+from hypothesis import given
+from hypothesis import strategies as st
 
-NOW = datetime(2026, 11, 29, tzinfo=UTC)
-RULES = Rules(policy=CapturePolicy(), scope_of="/".join, secrets=())
+from collector.parting import Cutter, bytes_as_parts, unread_parts
+from contracts.events import Event, Reading
 
-
-def translated(family: Family, raw: bytes) -> Translation:
-    gateway = GatewayConfig(name=family, family=family)
-    arrival = Arrival(raw=raw, gateway=gateway, path_instance="x", channel="webhook", captured_at=NOW)
-    return translate(arrival, RULES)
+EVENT = Event(kind="contact", type="t", chat_jid=None, parts=("x",), path=("data",))
+READING = Reading(instance=None, events=(EVENT,), data_path=("data",), cuts=(("apikey",), ("data", "qr")))
 
 
-def history(count: int) -> bytes:
-    messages = [
-        {
-            "key": {"remoteJid": "5511900000002@s.whatsapp.net", "id": f"H{n}"},
-            "message": {"conversation": "oi"},
-        }
-        for n in range(count)
-    ]
-    return json.dumps(
-        {"event": "messaging-history.set", "data": {"messages": messages, "syncType": 2}}
-    ).encode()
+def parts(raw: bytes, secrets: tuple[str, ...] = ()) -> tuple[bytes, bytes | None, tuple[str, ...]]:
+    cut_parts = Cutter(raw, READING, secrets, [EVENT]).parts_of(EVENT)
+    return cut_parts.payload, cut_parts.envelope, cut_parts.redacted
 
 
-def changes(count: int) -> bytes:
-    listed = [
-        {
-            "field": "messages",
-            "value": {
-                "metadata": {"phone_number_id": "1"},
-                "messages": [{"id": f"wamid.{n}", "type": "text", "text": {"body": "oi"}}],
-            },
-        }
-        for n in range(count)
-    ]
-    return json.dumps(
-        {"object": "whatsapp_business_account", "entry": [{"id": "2", "changes": listed}]}
-    ).encode()
+def test_numbers_are_not_rounded_and_secrets_are_named() -> None:
+    raw = b'{"n": 12345678901234567890.10, "data": {"x": 1.0, "qr": "q", "e": 1e400}, "apikey": "k"}'
+    payload, envelope, redacted = parts(raw)
+    assert payload == b'{"x": 1.0, "qr": null, "e": 1e400}'
+    assert envelope is not None
+    assert b"12345678901234567890.10" in envelope
+    assert json.loads(envelope)["apikey"] is None
+    assert redacted == ("/payload/qr", "/envelope/apikey")
 
 
-def test_a_large_history_and_a_large_batch_are_parted_in_one_walk() -> None:
-    begun = time.thread_time()
-    assert len(translated("baileys", history(6_000)).captured) == 6_000
-    assert len(translated("cloudapi", changes(4_000)).captured) == 4_000
-    # One walk a body takes about a second, one walk an event more than half a minute.
-    assert time.thread_time() - begun < 10
+def test_a_body_that_only_the_lenient_scanner_takes_is_parted_too() -> None:
+    payload, envelope, _ = parts(b'{"s":"\\ud83d","n":NaN,"data":{"y":NaN}}')
+    assert payload == b'{"y":NaN}'
+    assert envelope is not None
+    assert b'"s":"\\ud83d"' in envelope
+    assert b'"n":NaN' in envelope
 
 
-def test_names_of_context_members_may_be_anything_that_json_can_write() -> None:
-    odd = '"a\\"b":1,"\\ud800":2,"c\\u0000\\\\":3'
-    bodies: dict[Family, str] = {
-        "baileys": '{"event":"messaging-history.set","data":{"messages":[{"key":{"id":"A"},'
-        f'"message":{{"conversation":"oi"}}}}],{odd}}}}}',
-        "cloudapi": '{"object":"w","entry":[{"id":"1","changes":[{"field":"messages","value":'
-        f'{{"messages":[{{"id":"wamid.1","type":"text","text":{{"body":"oi"}}}}],{odd}}}}}]}}]}}',
+names = st.text(max_size=5)
+values = st.recursive(
+    st.none() | st.text(max_size=5) | st.integers(), lambda inner: st.lists(inner, max_size=3)
+)
+
+
+@given(st.dictionaries(names, values, max_size=5), values, st.booleans())
+def test_payload_and_envelope_together_are_the_body(
+    rest: dict[str, object], data: object, ascii_only: bool
+) -> None:
+    body = {**rest, "data": data}
+    payload, envelope, _ = parts(
+        json.dumps(body, ensure_ascii=ascii_only, indent=1).encode("utf-8", "replace")
+    )
+    assert envelope is not None
+    said = json.loads(envelope)
+    assert {**said, "data": json.loads(payload)} == {
+        key: None if key == "apikey" else value for key, value in body.items()
     }
-    for family, body in bodies.items():
-        (captured,) = translated(family, body.encode()).captured
-        wire = decode(captured.record.body)
-        assert isinstance(wire, dict)
-        assert wire["kind"] == "message"
-        assert wire["envelope"].items() >= {'a"b': 1, "\ud800": 2, "c\u0000\\": 3}.items()
+    assert "data" not in said
+
+
+def test_an_event_with_an_envelope_of_its_own() -> None:
+    raw = b'{"object":"o","entry":[{"id":"1","secret":"s","m":[{"a":1}]}]}'
+    event = Event(
+        kind="message",
+        type="messages",
+        chat_jid=None,
+        parts=("x",),
+        path=("entry", 0, "m", 0),
+        context={"object": ("object",), "where": ("entry", 0)},
+    )
+    reading = Reading(instance=None, events=(event,), cuts=(("entry", 0, "secret"),))
+    cut_parts = Cutter(raw, reading, (), [event]).parts_of(event)
+    assert cut_parts.payload == b'{"a":1}'
+    assert cut_parts.envelope == b'{"object":"o","where":{"id":"1","secret":null,"m":[{"a":1}]}}'
+    assert cut_parts.redacted == ("/envelope/where/secret",)
+
+
+def test_what_nobody_could_read_loses_the_usual_keys() -> None:
+    read = unread_parts(
+        b'{"event":"x","apikey":"k","data":{"qrcode":{"code":"2@"}}}', ("a-configured-secret",)
+    )
+    assert read.payload == b'{"event":"x","apikey":null,"data":{"qrcode":null}}'
+    assert read.redacted == ("/payload/apikey", "/payload/data/qrcode")
+    assert bytes_as_parts(b"\xff", ()).payload == b'{"$bytes":"/w=="}'
