@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from contracts.events import Event, Path, Reading
-from contracts.gateways.content import pairing_secrets
+from contracts.gateways.content import element_secrets
 from contracts.gateways.facts import EMPTY, Occurrence, Seen, Source
+from contracts.gateways.secrets import loose_secrets
 from contracts.gateways.shape import items, mapping
 
 Topic: TypeAlias = Callable[[Source, Path, object], Iterable[Seen]]
@@ -78,8 +79,10 @@ def read_body(
     source = replace(source, type=route.type)
     cuts = tuple(path for path in ENVELOPE_SECRETS if body.get(str(path[0])) is not None)
     if "data" not in body:
-        seen = _topic(route)(source, (), _without_envelope(body))
-        return _reading(named, [_whole(item, cuts) for item in seen], container=(), cuts=cuts)
+        element = _without_envelope(body)
+        inside = (*cuts, *element_secrets(element))
+        seen = [_within(item, inside) for item in _topic(route)(source, (), element)]
+        return _reading(named, seen, container=(), cuts=cuts)
     data = body["data"]
     if route.fan is not None:
         fanned = route.fan(source, data)
@@ -96,15 +99,18 @@ def read_items(read: Topic, source: Source, data: object, path: Path) -> list[Se
     """Read each element of an array (or the one that it is); an empty array is counted."""
     if data == []:
         return [EMPTY]
-    return [seen for place, element in items(data, path) for seen in read(source, place, element)]
+    return [
+        _within(seen, element_secrets(element))
+        for place, element in items(data, path)
+        for seen in read(source, place, element)
+    ]
 
 
 def unnamed(body: object, source: Source, instance: str | None) -> Reading:
     """Return the reading of what is no object or names no event: one unknown event, the whole body."""
     fields = mapping(body)
     cuts = tuple(path for path in ENVELOPE_SECRETS if fields.get(str(path[0])) is not None)
-    inside = tuple((*_DATA, *path) for path in pairing_secrets(fields.get("data")))
-    inside += pairing_secrets(fields)
+    inside = loose_secrets(body)
     event = source.notice(UNKNOWN, _without_envelope(body), path=(), cuts=(*cuts, *inside))
     return Reading(instance=instance, events=(event,), cuts=cuts)
 
@@ -136,7 +142,7 @@ def objects_only(read: Topic) -> Topic:
 
 
 def _unknown(source: Source, path: Path, element: object) -> Iterator[Seen]:
-    yield source.notice(UNKNOWN, element, path=path, cuts=pairing_secrets(element))
+    yield source.notice(UNKNOWN, element, path=path, cuts=loose_secrets(element))
 
 
 def _without_envelope(body: object) -> object:
@@ -146,9 +152,9 @@ def _without_envelope(body: object) -> object:
     return {name: value for name, value in body.items() if name not in _ENVELOPE} or None
 
 
-def _whole(seen: Seen, cuts: tuple[Path, ...]) -> Seen:
-    """A body without ``data`` is its own element: the envelope's secrets lie inside it."""
-    return replace(seen, cuts=(*seen.cuts, *cuts)) if isinstance(seen, Event) else seen
+def _within(seen: Seen, cuts: tuple[Path, ...]) -> Seen:
+    """Return what was seen with the secrets that its element holds besides the topic's own."""
+    return replace(seen, cuts=(*seen.cuts, *cuts)) if cuts and isinstance(seen, Event) else seen
 
 
 def _reading(named: str | None, seen: Sequence[Seen], *, container: Path, cuts: tuple[Path, ...]) -> Reading:

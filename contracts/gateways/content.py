@@ -49,6 +49,7 @@ _WRAPPER_NAMES: Final = frozenset(WRAPPERS)
 _SECRET_WRAPPERS_MAX: Final = 500
 """Secrets are looked for in more wrappers than anybody nests."""
 PAIRING_SECRETS: Final = ("qr", "qrcode", "pairingCode")
+_ELEMENT_SECRETS: Final = (*PAIRING_SECRETS, "apikey", "api_key")
 _SECRETS: Final[tuple[Path, ...]] = (("appStateSyncKeyShare",), ("historySyncNotification", "mediaKey"))
 
 
@@ -106,9 +107,10 @@ def protocol_secrets(protocol: object) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def pairing_secrets(element: object) -> tuple[Path, ...]:
-    """Return where an element of the gateway holds what lets anyone link: QR and pairing codes."""
-    return tuple((name,) for name in PAIRING_SECRETS if mapping(element).get(name) is not None)
+def element_secrets(element: object) -> tuple[Path, ...]:
+    """Return where an element of the gateway holds what lets anyone in: QR and pairing codes, its own key."""
+    body = mapping(element)
+    return tuple((name,) for name in _ELEMENT_SECRETS if body.get(name) is not None)
 
 
 def message_secrets(message: object) -> tuple[Path, ...]:

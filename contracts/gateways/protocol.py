@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from contracts.canonical import content_hash
 from contracts.digest import content_digest
 from contracts.events import OCCURRENCE, Event, Fold, Part, Path
-from contracts.gateways.content import protocol_secrets, protocol_type
+from contracts.gateways.content import message_secrets, protocol_secrets, protocol_type
 from contracts.gateways.facts import SYNTHETIC_ID, Seen, Source, changed, subject_of
 from contracts.gateways.keys import NO_KEY, MessageKey, own_parts, read_key
 from contracts.gateways.shape import mapping, word
@@ -133,7 +133,7 @@ def read_bare_protocol(source: Source, path: Path, element: object) -> Iterator[
     protocol = mapping(element)
     inner = mapping(protocol.get("protocolMessage"))
     at: Path = ("protocolMessage",) if inner else ()
-    cuts = tuple((*at, *cut) for cut in protocol_secrets(inner or protocol))
+    cuts = (*((*at, *cut) for cut in protocol_secrets(inner or protocol)), *message_secrets(element))
     fact = protocol_fact(source, Carrier(path=path, cuts=cuts), inner or protocol)
     if fact is not None:
         yield fact

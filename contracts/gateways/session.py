@@ -7,10 +7,13 @@ from typing import Final
 
 from contracts.canonical import content_hash
 from contracts.events import OCCURRENCE, Fold, Path
-from contracts.gateways.content import PAIRING_SECRETS, pairing_secrets
+from contracts.gateways.content import PAIRING_SECRETS
 from contracts.gateways.facts import EMPTY, Seen, Source, changed, subject_of
+from contracts.gateways.secrets import typebot_secrets
 from contracts.gateways.shape import first_word, jid, mapping
 
+_TOKENS: Final = ("hash", "token")
+"""How Evolution names the key of an instance that it has made."""
 _QR_SECRETS: Final = (*PAIRING_SECRETS, "code", "base64")
 INSTANCE_KINDS: Final[Mapping[str, str]] = {
     "instance.create": "instance.create",
@@ -55,7 +58,10 @@ def read_instance(source: Source, path: Path, element: object) -> Iterator[Seen]
     Never folded: create, delete, create are three facts, and each kind has its own last state.
     """
     kind = INSTANCE_KINDS[source.type]
-    yield source.fact(kind, (OCCURRENCE,), path=path, cuts=pairing_secrets(element))
+    body = mapping(element)
+    cuts: list[Path] = [(name,) for name in _TOKENS if body.get(name) is not None]
+    cuts += (("instance", name) for name in _TOKENS if mapping(body.get("instance")).get(name) is not None)
+    yield source.fact(kind, (OCCURRENCE,), path=path, cuts=tuple(cuts))
 
 
 def read_qr(source: Source, path: Path, element: object) -> Iterator[Seen]:
@@ -71,7 +77,7 @@ def read_qr(source: Source, path: Path, element: object) -> Iterator[Seen]:
 
 def read_notice(source: Source, path: Path, element: object) -> Iterator[Seen]:
     """Yield what the gateway says about itself: its error webhook, its start."""
-    yield source.notice("gateway.notice", element, path=path, cuts=pairing_secrets(element))
+    yield source.notice("gateway.notice", element, path=path)
 
 
 def read_account_notice(source: Source, path: Path, element: object) -> Iterator[Seen]:
@@ -81,7 +87,8 @@ def read_account_notice(source: Source, path: Path, element: object) -> Iterator
 
 def read_typebot(source: Source, path: Path, element: object) -> Iterator[Seen]:
     """Yield a step of Evolution's Typebot integration."""
-    yield source.notice("typebot", element, path=path, chat=jid(mapping(element).get("remoteJid")))
+    chat = jid(mapping(element).get("remoteJid"))
+    yield source.notice("typebot", element, path=path, chat=chat, cuts=typebot_secrets(element))
 
 
 def read_history_marker(source: Source, path: Path, element: object) -> Iterator[Seen]:

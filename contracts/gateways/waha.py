@@ -6,15 +6,16 @@ Facts about messages are in ``wahamessages``. Source: gateways.md §5.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from contracts.canonical import content_hash
 from contracts.events import OCCURRENCE, Event, Fold, Path, Reading
 from contracts.gateways.body import stamp
-from contracts.gateways.content import message_secrets
 from contracts.gateways.facts import EMPTY, Occurrence, Source, subject_of
 from contracts.gateways.keys import own_parts
+from contracts.gateways.secrets import loose_secrets
 from contracts.gateways.shape import first_word, items, jid, mapping, word
 from contracts.gateways.wahakeys import split_id
 from contracts.gateways.wahamessages import (
@@ -34,9 +35,11 @@ from contracts.times import as_datetime, as_integer
 
 Read: TypeAlias = Callable[[Source, Mapping[str, object]], Iterator[Event]]
 
-_SECRET_EVENTS: Final = frozenset({"creds.update", "qr", "code"})
-"""Events of an engine whose data as a whole lets anyone link to the account."""
-_SECRET_MEMBERS: Final = ("qr", "qrcode", "pairingCode", "appStateSyncKeyShare")
+_SECRET_EVENTS: Final = re.compile(
+    r"(?:.*[._])?(?:creds\.update|qr|qrcode|qrchannelitem|code)", re.IGNORECASE
+)
+"""Events of an engine whose data as a whole lets anyone link to the account (also ``events.QR``)."""
+_NAME_CHARS_MAX: Final = 100
 
 
 def read(body: object, *, path_instance: str | None = None) -> Reading:
@@ -57,9 +60,11 @@ def read(body: object, *, path_instance: str | None = None) -> Reading:
         return Reading(instance=None, counted=((EMPTY, 1),))
     events = _known(source, payload)
     if events:
-        return Reading(instance=None, events=events, data_path=PAYLOAD)
+        cuts = tuple((*PAYLOAD, *place) for place in loose_secrets(payload))
+        return Reading(instance=None, events=events, data_path=PAYLOAD, cuts=cuts)
     element, path = (payload, PAYLOAD) if "payload" in whole else (body, ())
-    return Reading(instance=None, events=(source.notice("unknown", element, path=path),), data_path=path)
+    unknown = source.notice("unknown", element, path=path, cuts=loose_secrets(element))
+    return Reading(instance=None, events=(unknown,), data_path=path)
 
 
 def _known(source: Source, payload: object) -> tuple[Event, ...]:
@@ -170,15 +175,10 @@ def _read_engine(source: Source, payload: Mapping[str, object]) -> Iterator[Even
 
 
 def _engine_secrets(payload: Mapping[str, object]) -> Iterator[Path]:
-    data = payload.get("data")
-    if word(payload.get("event")) in _SECRET_EVENTS:
+    if _SECRET_EVENTS.fullmatch((word(payload.get("event")) or "")[:_NAME_CHARS_MAX]):
         yield ("data",)
-        return
-    yield from (("data", name) for name in _SECRET_MEMBERS if mapping(data).get(name) is not None)
-    messages = mapping(data).get("messages")
-    for path, message in items(messages, ("data", "messages")):
-        for secret in message_secrets(mapping(message).get("message")):
-            yield (*path, "message", *secret)
+    else:
+        yield from loose_secrets({"data": payload.get("data")})
 
 
 def _chat(*values: object) -> str | None:

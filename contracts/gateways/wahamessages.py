@@ -12,6 +12,7 @@ from contracts.gateways.facts import SYNTHETIC_ID, Source
 from contracts.gateways.keys import MessageKey, message_parts, own_parts
 from contracts.gateways.shape import first_word, mapping, word
 from contracts.gateways.wahakeys import read_key, split_id
+from contracts.jids import person
 from contracts.status import canonical_status, status_rank
 from contracts.times import as_seconds
 
@@ -76,11 +77,12 @@ def read_ack(source: Source, ack: Mapping[str, object]) -> Iterator[Event]:
 
 
 def read_group_ack(source: Source, ack: Mapping[str, object]) -> Iterator[Event]:
-    """Read message.ack.group: how far it got with one member."""
+    """Read message.ack.group: how far it got with one member (the id may name its sender: ourselves)."""
     key = read_key(ack)
     status = _status(ack)
     kind = _RECEIPTS.get(status, status.lower())
-    parts = own_parts(key.id, "message.receipt", stable(ack), key.author, kind)
+    who = person(ack.get("participant")) or key.author
+    parts = own_parts(key.id, "message.receipt", stable(ack), who, kind)
     yield _fact(source, ack, "message.receipt", parts, key.chat)
 
 

@@ -168,6 +168,18 @@ def test_each_members_ack_in_a_group_is_a_receipt() -> None:
     assert ack(f"true_{GROUP}_3EB0_{BETO}", 4).parts == ("3EB0", BETO, "played")
 
 
+def test_members_stay_apart_where_the_id_names_ourselves() -> None:
+    own_id = "true_120363000000000010@g.us_3EB0_5511900000001@c.us"
+    people = ["5511900000002@c.us", "5511900000003@c.us", "100000000000004@lid", "5511900000002:3@c.us"]
+    acks = [fact("message.ack.group", {"id": own_id, "participant": who, "ack": 3}) for who in people]
+    assert [ack.parts[1] for ack in acks] == [
+        "5511900000002@s.whatsapp.net",
+        "5511900000003@s.whatsapp.net",
+        "100000000000004@lid",
+        "5511900000002@s.whatsapp.net",
+    ]
+
+
 def test_what_waha_fetched_is_a_second_fact() -> None:
     data = base64.b64encode(b"\xff\xd8\xff").decode()
     media = {"mimetype": "image/jpeg", "data": data, "url": "http://127.0.0.1/a.jpg?sig=1"}
