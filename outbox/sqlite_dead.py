@@ -43,27 +43,30 @@ def dead_show(engine: SqliteEngine, id_: str) -> list[DeadRecord]:
     return [_dead_record(row) for row in engine.connection.execute(sql.DEAD_SHOW, (id_,)).fetchall()]
 
 
-def _pages(engine: SqliteEngine, ids: Sequence[str] | None) -> Iterator[str]:
-    """The chosen rowids as JSON, page by page; each page must be gone before the next is asked for."""
+def _pages(engine: SqliteEngine, ids: Sequence[str] | None) -> Iterator[list[int]]:
+    """The chosen rowids, page by page; each page must be gone before the next is asked for."""
     if ids is None:
         while rows := engine.connection.execute(sql.DEAD_PAGE, (ROWS_PER_STATEMENT,)).fetchall():
-            yield as_json([rowid for (rowid,) in rows])
+            yield [rowid for (rowid,) in rows]
         return
     for start in range(0, len(ids), ROWS_PER_STATEMENT):
-        page = as_json([text(id_) for id_ in ids[start : start + ROWS_PER_STATEMENT]])
-        yield as_json([rowid for (rowid,) in engine.connection.execute(sql.DEAD_BY_ID, (page,)).fetchall()])
+        named = as_json([text(id_) for id_ in ids[start : start + ROWS_PER_STATEMENT]])
+        yield [rowid for (rowid,) in engine.connection.execute(sql.DEAD_BY_ID, (named,)).fetchall()]
 
 
 def dead_requeue(engine: SqliteEngine, ids: Sequence[str] | None) -> int:
+    """Each letter arrives anew, so that the queue stays in the order of arrival."""
     moved = 0
     for page in _pages(engine, ids):
-        (size,) = engine.connection.execute(sql.DEAD_SIZE, (page,)).fetchone()
         now = as_us(engine.clock.now())
-        engine.connection.execute(sql.DEAD_TO_OUTBOX, {"now": now, "rowids": page})
-        count = engine.connection.execute(sql.DEAD_DELETE, (page,)).rowcount
-        engine.ledger.waiting += count
-        engine.ledger.bytes += size
-        moved += count
+        for rowid in page:
+            row = engine.connection.execute(sql.DEAD_READ, (rowid,)).fetchone()
+            of, id_, digest, channel, created_at, label, body = row
+            engine.connection.execute(sql.DEAD_DELETE, (as_json([rowid]),))
+            engine.connection.execute(sql.IDS_DELETE, (as_json([of]),))
+            record = NewRecord(id=id_, digest=digest, channel=channel, label=label, body=body)
+            engine.insert(id_, record, due_at=now, created_at=created_at)
+        moved += len(page)
     engine.ledger.dead -= moved
     return moved
 
@@ -72,11 +75,18 @@ def dead_drop(engine: SqliteEngine, ids: Sequence[str] | None) -> int:
     return sum(_forget_dead(engine, page) for page in _pages(engine, ids))
 
 
-def _forget_dead(engine: SqliteEngine, rowids: str) -> int:
-    engine.connection.execute(sql.DEAD_SIGHTINGS_DELETE, (rowids,))
-    count = engine.connection.execute(sql.DEAD_DELETE, (rowids,)).rowcount
-    engine.ledger.dead -= count
-    return count
+def _forget_dead(engine: SqliteEngine, rowids: Sequence[int]) -> int:
+    letters = as_json(rowids)
+    of = [of for (of,) in engine.connection.execute(sql.DEAD_IDS, (letters,)).fetchall()]
+    engine.connection.execute(sql.DEAD_DELETE, (letters,))
+    _forget_ids(engine, of)
+    engine.ledger.dead -= len(of)
+    return len(of)
+
+
+def _forget_ids(engine: SqliteEngine, rowids: Sequence[int]) -> None:
+    engine.connection.execute(sql.IDS_SIGHTINGS_DELETE, (as_json(rowids),))
+    engine.connection.execute(sql.IDS_DELETE, (as_json(rowids),))
 
 
 def hold(engine: SqliteEngine, key: str, record: NewRecord) -> int:
@@ -119,14 +129,13 @@ def prune(engine: SqliteEngine, limits: PruneLimits) -> int:
         engine, sql.SEEN_OLDEST, (room,), limits.seen_before, engine.ledger.seen - limits.seen_rows_max
     )
     if seen:
-        engine.connection.execute(sql.SEEN_SIGHTINGS_DELETE, (as_json(seen),))
-        engine.connection.execute(sql.SEEN_DELETE, (as_json(seen),))
+        _forget_ids(engine, seen)
         engine.ledger.seen -= len(seen)
     room -= len(seen)
     excess = engine.ledger.dead - limits.dead_rows_max
     dead = _old(engine, sql.DEAD_OLDEST, (limits.dead_through, room), limits.dead_before, excess)
     if dead:
-        _forget_dead(engine, as_json(dead))
+        _forget_dead(engine, dead)
     room -= len(dead)
     excess = min(room, engine.ledger.last - limits.last_rows_max)
     last = engine.connection.execute(sql.LAST_OLDEST, (max(0, excess),)).fetchall()

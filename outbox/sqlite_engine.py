@@ -108,15 +108,20 @@ class SqliteEngine:
                 return PutResult(outcome=PutOutcome.DUPLICATE, id=id_)
         if record.guard is not None and ruling is not None:
             self._keep(record.guard, kept_rowid, ruling.keep)
-        row = (id_, record.digest, now, text(record.label), text(record.channel), now, record.body)
-        self.connection.execute(sql.INSERT, row)
-        self.ledger.waiting += 1
-        self.ledger.bytes += len(record.body)
+        self.insert(id_, record, due_at=now, created_at=now)
         return PutResult(outcome=PutOutcome.CONFLICT if digests else PutOutcome.STORED, id=id_)
 
     def known(self, id_: str) -> list[bytes]:
         """Digests under which an id waits, was delivered or died."""
-        return [digest for (digest,) in self.connection.execute(sql.KNOWN, {"id": id_}).fetchall()]
+        return [digest for (digest,) in self.connection.execute(sql.KNOWN, (id_,)).fetchall()]
+
+    def insert(self, id_: str, record: NewRecord, *, due_at: int, created_at: int) -> None:
+        """A row of the queue, last in the order of arrival."""
+        named = (id_, record.digest, text(record.channel), created_at)
+        rowid = self.connection.execute(sql.INSERT_ID, named).lastrowid
+        self.connection.execute(sql.INSERT, (rowid, due_at, text(record.label), record.body))
+        self.ledger.waiting += 1
+        self.ledger.bytes += len(record.body)
 
     def stamped(self, record: NewRecord) -> str:
         """The record's id, by a stamp when it is made of one."""

@@ -27,52 +27,45 @@ PRAGMAS: Final = (
     "PRAGMA trusted_schema = OFF",
 )
 
-# A waiting record. status and waits_because are those of its last try: why it waits can be queried.
-# body is last, so that reading the short columns never walks its overflow pages.
-_OUTBOX: Final = """
-CREATE TABLE outbox (
+# Every id that is waiting, delivered or dead: one UNIQUE says that none of them comes in twice. rowid order
+# is the order of arrival, so that a delivery touches neighbouring pages, never the random order of the ids.
+_IDS: Final = """
+CREATE TABLE ids (
   rowid INTEGER PRIMARY KEY,
   id TEXT NOT NULL,
   digest BLOB NOT NULL,
+  channel TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  seen_at INTEGER,
+  UNIQUE (id, digest)
+) STRICT
+"""
+
+# A waiting record, under the rowid of its id. status and waits_because are those of its last try: why it
+# waits can be queried. body is last, so that reading the short columns never walks its overflow pages.
+_OUTBOX: Final = """
+CREATE TABLE outbox (
+  rowid INTEGER PRIMARY KEY,
   due_at INTEGER NOT NULL,
   attempts INTEGER NOT NULL DEFAULT 0,
   status INTEGER,
   waits_because TEXT NOT NULL DEFAULT '',
   label TEXT NOT NULL,
-  channel TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
-  body BLOB NOT NULL,
-  UNIQUE (id, digest)
+  body BLOB NOT NULL
 ) STRICT
 """
 
-# An id that was delivered: a re-emission dies here. rowid order is the order of delivery.
-_SEEN: Final = """
-CREATE TABLE seen (
-  rowid INTEGER PRIMARY KEY,
-  id TEXT NOT NULL,
-  digest BLOB NOT NULL,
-  at INTEGER NOT NULL,
-  channel TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
-  UNIQUE (id, digest)
-) STRICT
-"""
-
+# A dead letter; rowid order is the order of death.
 _DEAD: Final = """
 CREATE TABLE dead (
   rowid INTEGER PRIMARY KEY,
-  id TEXT NOT NULL,
-  digest BLOB NOT NULL,
+  of INTEGER NOT NULL UNIQUE,
   at INTEGER NOT NULL,
   attempts INTEGER NOT NULL,
   status INTEGER,
   reason TEXT NOT NULL,
   label TEXT NOT NULL,
-  channel TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
-  body BLOB NOT NULL,
-  UNIQUE (id, digest)
+  body BLOB NOT NULL
 ) STRICT
 """
 
@@ -125,10 +118,15 @@ CREATE TABLE ledger (
 ) STRICT
 """
 
+# What was delivered, in the order of delivery; for people and for pruning.
+_SEEN: Final = "CREATE VIEW seen AS SELECT id, digest, seen_at AS at FROM ids WHERE seen_at IS NOT NULL"
+
 SCHEMA: Final = (
+    _IDS,
+    "CREATE INDEX ids_seen ON ids (seen_at) WHERE seen_at IS NOT NULL",
+    _SEEN,
     _OUTBOX,
     "CREATE INDEX outbox_due ON outbox (due_at)",
-    _SEEN,
     _DEAD,
     _LAST,
     _HELD,
@@ -153,15 +151,10 @@ UPDATE ledger SET number = ?, waiting = ?, bytes = ?, dead = ?, seen = ?, last =
 DUE_HEAL: Final = "UPDATE outbox SET due_at = :now WHERE due_at > :ahead"
 
 # put
-# One round trip tells whether an id is known, and with which digests.
-KNOWN: Final = """
-SELECT digest FROM outbox WHERE id = :id
-UNION ALL SELECT digest FROM seen WHERE id = :id
-UNION ALL SELECT digest FROM dead WHERE id = :id
-"""
-INSERT: Final = """
-INSERT INTO outbox (id, digest, due_at, label, channel, created_at, body) VALUES (?, ?, ?, ?, ?, ?, ?)
-"""
+# Digests under which an id waits, was delivered or died: the index alone answers.
+KNOWN: Final = "SELECT digest FROM ids WHERE id = ?"
+INSERT_ID: Final = "INSERT INTO ids (id, digest, channel, created_at) VALUES (?, ?, ?, ?)"
+INSERT: Final = "INSERT INTO outbox (rowid, due_at, label, body) VALUES (?, ?, ?, ?)"
 SIGHTING_CHANNELS: Final = "SELECT count(*) FROM sightings WHERE id = ? AND digest = ?"
 SIGHTING_AGAIN: Final = """
 UPDATE sightings SET last_at = :now, times = times + 1
@@ -177,9 +170,10 @@ LAST_INSERT: Final = "INSERT INTO last (key, members) VALUES (?, ?)"
 # claim, settle, release
 # The due index alone picks the rows (it holds the rowid too), so that a row somebody holds costs no read.
 CLAIM: Final = """
-SELECT rowid, id, digest, body, label, attempts, created_at FROM outbox INDEXED BY outbox_due
-WHERE due_at <= :now AND rowid NOT IN (SELECT rowid FROM temp.leases)
-ORDER BY due_at, rowid LIMIT :limit
+SELECT o.rowid, i.id, i.digest, o.body, o.label, o.attempts, i.created_at
+FROM outbox AS o INDEXED BY outbox_due CROSS JOIN ids AS i ON i.rowid = o.rowid
+WHERE o.due_at <= :now AND o.rowid NOT IN (SELECT rowid FROM temp.leases)
+ORDER BY o.due_at, o.rowid LIMIT :limit
 """
 LEASE: Final = "INSERT INTO temp.leases (rowid, lease) SELECT value, :lease FROM json_each(:rowids)"
 # Settle only what you hold: everything after this works on the rows that it returns.
@@ -192,15 +186,10 @@ SIZE: Final = """
 SELECT count(*), coalesce(sum(length(body)), 0) FROM outbox
 WHERE rowid IN (SELECT value FROM json_each(:rowids))
 """
-TO_SEEN: Final = """
-INSERT INTO seen (id, digest, at, channel, created_at)
-SELECT id, digest, :now, channel, created_at FROM outbox
-WHERE rowid IN (SELECT value FROM json_each(:rowids))
-"""
+TO_SEEN: Final = "UPDATE ids SET seen_at = :now WHERE rowid IN (SELECT value FROM json_each(:rowids))"
 TO_DEAD: Final = """
-INSERT INTO dead (id, digest, at, attempts, status, reason, label, channel, created_at, body)
-SELECT id, digest, :now, attempts + 1, :status, :reason, label, channel, created_at, body
-FROM outbox WHERE rowid = :rowid
+INSERT INTO dead (of, at, attempts, status, reason, label, body)
+SELECT rowid, :now, attempts + 1, :status, :reason, label, body FROM outbox WHERE rowid = :rowid
 """
 DELETE: Final = "DELETE FROM outbox WHERE rowid IN (SELECT value FROM json_each(:rowids))"
 RETRY: Final = """
@@ -213,36 +202,31 @@ SELECT due_at FROM outbox INDEXED BY outbox_due WHERE rowid NOT IN (SELECT rowid
 ORDER BY due_at LIMIT 1
 """
 # rowid order is the order of arrival.
-OLDEST: Final = "SELECT created_at FROM outbox ORDER BY rowid LIMIT 1"
+OLDEST: Final = "SELECT created_at FROM ids WHERE rowid = (SELECT min(rowid) FROM outbox)"
 SIGHTINGS: Final = """
-SELECT digest, channel, created_at, created_at, 1 FROM outbox WHERE id = :id
-UNION ALL SELECT digest, channel, created_at, created_at, 1 FROM seen WHERE id = :id
-UNION ALL SELECT digest, channel, created_at, created_at, 1 FROM dead WHERE id = :id
+SELECT digest, channel, created_at, created_at, 1 FROM ids WHERE id = :id
 UNION ALL SELECT digest, channel, first_at, last_at, times FROM sightings WHERE id = :id
 """
 
 # dead letters
-_DEAD_COLUMNS: Final = (
-    "rowid, id, digest, label, channel, status, reason, attempts, created_at, at, length(body)"
-)
-DEAD_LIST: Final = f"SELECT {_DEAD_COLUMNS}, NULL FROM dead WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
-DEAD_SHOW: Final = f"SELECT {_DEAD_COLUMNS}, body FROM dead WHERE id = ? ORDER BY rowid"  # noqa: S608
+_DEAD_ROWS: Final = """
+SELECT d.rowid, i.id, i.digest, d.label, i.channel, d.status, d.reason, d.attempts, i.created_at, d.at,
+length(d.body), {body} FROM dead AS d CROSS JOIN ids AS i ON i.rowid = d.of WHERE {which} ORDER BY d.rowid
+"""
+DEAD_LIST: Final = _DEAD_ROWS.format(body="NULL", which="d.rowid > ?") + "LIMIT ?"
+DEAD_SHOW: Final = _DEAD_ROWS.format(body="d.body", which="d.of IN (SELECT rowid FROM ids WHERE id = ?)")
 # An operator may name ids or mean all; both work through the table a bounded number of rows at a time.
 DEAD_PAGE: Final = "SELECT rowid FROM dead ORDER BY rowid LIMIT ?"
-DEAD_BY_ID: Final = "SELECT rowid FROM dead WHERE id IN (SELECT value FROM json_each(?))"
-DEAD_TO_OUTBOX: Final = """
-INSERT INTO outbox (id, digest, due_at, waits_because, label, channel, created_at, body)
-SELECT id, digest, :now, 'requeued', label, channel, created_at, body
-FROM dead WHERE rowid IN (SELECT value FROM json_each(:rowids)) ORDER BY rowid
+DEAD_BY_ID: Final = """
+SELECT rowid FROM dead WHERE of IN (SELECT rowid FROM ids WHERE id IN (SELECT value FROM json_each(?)))
+ORDER BY rowid
 """
-DEAD_SIZE: Final = """
-SELECT coalesce(sum(length(body)), 0) FROM dead WHERE rowid IN (SELECT value FROM json_each(?))
+DEAD_READ: Final = """
+SELECT i.rowid, i.id, i.digest, i.channel, i.created_at, d.label, d.body
+FROM dead AS d JOIN ids AS i ON i.rowid = d.of WHERE d.rowid = ?
 """
+DEAD_IDS: Final = "SELECT of FROM dead WHERE rowid IN (SELECT value FROM json_each(?))"
 DEAD_DELETE: Final = "DELETE FROM dead WHERE rowid IN (SELECT value FROM json_each(?))"
-DEAD_SIGHTINGS_DELETE: Final = """
-DELETE FROM sightings WHERE (id, digest) IN
-(SELECT id, digest FROM dead WHERE rowid IN (SELECT value FROM json_each(?)))
-"""
 
 # held
 HELD_READ: Final = "SELECT count, id, digest FROM held WHERE key = ?"
@@ -263,13 +247,15 @@ META_WRITE: Final = """
 INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
 
-# prune: the oldest rows are the first rowids, so a call reads only what it forgets.
-SEEN_OLDEST: Final = "SELECT rowid, at FROM seen ORDER BY rowid LIMIT ?"
-SEEN_DELETE: Final = "DELETE FROM seen WHERE rowid IN (SELECT value FROM json_each(?))"
-SEEN_SIGHTINGS_DELETE: Final = """
-DELETE FROM sightings WHERE (id, digest) IN
-(SELECT id, digest FROM seen WHERE rowid IN (SELECT value FROM json_each(?)))
+# prune: each list begins with the oldest, so a call reads only what it forgets.
+SEEN_OLDEST: Final = """
+SELECT rowid, seen_at FROM ids INDEXED BY ids_seen WHERE seen_at IS NOT NULL ORDER BY seen_at LIMIT ?
 """
+IDS_SIGHTINGS_DELETE: Final = """
+DELETE FROM sightings WHERE (id, digest) IN
+(SELECT id, digest FROM ids WHERE rowid IN (SELECT value FROM json_each(?)))
+"""
+IDS_DELETE: Final = "DELETE FROM ids WHERE rowid IN (SELECT value FROM json_each(?))"
 DEAD_OLDEST: Final = "SELECT rowid, at FROM dead WHERE rowid <= ? ORDER BY rowid LIMIT ?"
 LAST_OLDEST: Final = "SELECT rowid FROM last ORDER BY rowid LIMIT ?"
 LAST_DELETE_MANY: Final = "DELETE FROM last WHERE rowid IN (SELECT value FROM json_each(?))"

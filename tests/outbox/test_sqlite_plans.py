@@ -37,38 +37,42 @@ PARAMETERS = {
 }
 
 HOT = {
-    "KNOWN": [
-        "SEARCH outbox USING COVERING INDEX sqlite_autoindex_outbox_1 (id=?)",
-        "SEARCH seen USING COVERING INDEX sqlite_autoindex_seen_1 (id=?)",
-        "SEARCH dead USING COVERING INDEX sqlite_autoindex_dead_1 (id=?)",
+    "CLAIM": [
+        "SEARCH o USING INDEX outbox_due (due_at<?)",
+        "USING ROWID SEARCH ON TABLE leases FOR IN-OPERATOR",
+        "SEARCH i USING INTEGER PRIMARY KEY (rowid=?)",
     ],
-    "CLAIM": ["SEARCH outbox USING INDEX outbox_due (due_at<?)"],
     "NEXT_DUE": ["SCAN outbox USING COVERING INDEX outbox_due"],
     "HELD_BY": ["SCAN p VIRTUAL TABLE INDEX 1:", "SEARCH l USING INTEGER PRIMARY KEY (rowid=?)"],
     "SIZE": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
-    "TO_SEEN": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "TO_SEEN": ["SEARCH ids USING INTEGER PRIMARY KEY (rowid=?)"],
     "TO_DEAD": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
     "DELETE": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
     "UNLEASE": ["SEARCH temp.leases USING INTEGER PRIMARY KEY (rowid=?)"],
     "RETRY": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
     "SIGHTING_AGAIN": ["SEARCH sightings USING PRIMARY KEY (id=? AND digest=? AND channel=?)"],
     "DUE_HEAL": ["SEARCH outbox USING INDEX outbox_due (due_at>?)"],
-    "OLDEST": ["SCAN outbox"],
+    "OLDEST": ["SEARCH ids USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH outbox"],
 }
 
 POSITIONAL = {
+    "KNOWN": ["SEARCH ids USING COVERING INDEX sqlite_autoindex_ids_1 (id=?)"],
     "LAST_READ": ["SEARCH last USING INDEX sqlite_autoindex_last_1 (key=?)"],
     "SIGHTING_CHANNELS": ["SEARCH sightings USING PRIMARY KEY (id=? AND digest=?)"],
-    "SEEN_OLDEST": ["SCAN seen"],
+    "SEEN_OLDEST": ["SEARCH ids USING COVERING INDEX ids_seen (seen_at>?)"],
     "DEAD_OLDEST": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid<?)"],
-    "DEAD_LIST": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid>?)"],
-    "DEAD_BY_ID": ["SEARCH dead USING COVERING INDEX sqlite_autoindex_dead_1 (id=?)"],
+    "DEAD_LIST": ["SEARCH d USING INTEGER PRIMARY KEY (rowid>?)"],
+    "DEAD_SHOW": ["SEARCH d USING INDEX sqlite_autoindex_dead_1 (of=?)"],
+    "DEAD_BY_ID": ["SEARCH dead USING COVERING INDEX sqlite_autoindex_dead_1 (of=?)"],
     "HELD_BEFORE": ["SEARCH held USING INDEX held_first (first_at<?)"],
-    "SEEN_SIGHTINGS_DELETE": [
+    "IDS_SIGHTINGS_DELETE": [
         "SEARCH sightings USING PRIMARY KEY (id=? AND digest=?)",
-        "SEARCH seen USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH ids USING INTEGER PRIMARY KEY (rowid=?)",
     ],
 }
+
+SORTS_A_FEW = (POSITIONAL["DEAD_SHOW"][0], POSITIONAL["DEAD_BY_ID"][0])
+"""The dead letters that somebody named."""
 
 
 def plan(connection: sqlite3.Connection, name: str, parameters: object) -> list[str]:
