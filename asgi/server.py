@@ -12,6 +12,7 @@ from typing import cast
 import uvicorn
 from uvicorn._types import ASGIApplication
 
+from asgi.protocol import BoundedHeads
 from asgi.types import AsgiApp
 
 
@@ -51,7 +52,7 @@ class HttpServer:
         self._backlog, self._reuse_port = backlog, reuse_port
         self._config = uvicorn.Config(
             cast("ASGIApplication", app),
-            http="httptools",
+            http=BoundedHeads,
             ws="none",
             lifespan="off",
             log_config=None,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Mapping
 from datetime import datetime
+from hashlib import blake2b
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ SHARDS: Final = 64
 
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 _EVENT_ID: Final = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ABOUT_MESSAGES: Final = ("message", "reaction", "poll.")
 _OBJECT, _ARRAY = ord("{"), ord("[")
 _Model = TypeVar("_Model")
 
@@ -55,6 +56,7 @@ class _Key(msgspec.Struct, gc=False):
 class _AboutMessage(msgspec.Struct, gc=False, rename="camel"):
     key: _Key | None = None
     key_id: str | None = None
+    id: Raw | UnsetType = UNSET
 
 
 _decode_incoming = msgspec.json.Decoder(Incoming).decode
@@ -96,7 +98,7 @@ def _row(
         incoming.type,
         incoming.chat_jid,
         payload,
-        _shard(payload, incoming.scope, incoming.chat_jid),
+        _shard(payload, incoming.kind, incoming.scope, incoming.chat_jid),
         incoming.gateway,
         incoming.instance,
         incoming.scope,
@@ -124,7 +126,7 @@ def _digest(text: str) -> bytes:
     return digest
 
 
-def _shard(payload: bytes | Raw, scope: str | None, chat_jid: str | None) -> int:
+def _shard(payload: Raw, kind: str | None, scope: str | None, chat_jid: str | None) -> int:
     """By scope and message id for facts about a message, by scope and chat else."""
     subject = chat_jid
     try:
@@ -132,9 +134,26 @@ def _shard(payload: bytes | Raw, scope: str | None, chat_jid: str | None) -> int
     except (msgspec.DecodeError, RecursionError):
         pass
     else:
-        subject = (about.key.id if about.key is not None else None) or about.key_id or chat_jid
-    name = f"{scope or ''}\0{subject or ''}"
-    return zlib.crc32(name.encode("utf-8", "surrogatepass")) % SHARDS
+        subject = (about.key.id if about.key is not None else None) or about.key_id
+        if (
+            subject is None
+            and about.id is not UNSET
+            and kind is not None
+            and kind.startswith(_ABOUT_MESSAGES)
+        ):
+            subject = _plain_id(bytes(about.id))
+        subject = subject or chat_jid
+    name = f"{scope or ''}\0{subject or ''}".encode("utf-8", "surrogatepass")
+    return blake2b(name, digest_size=1).digest()[0] % SHARDS
+
+
+def _plain_id(raw: bytes) -> str | None:
+    """The message id of a member ``id``: Cloud's wamid as it is, or the third part of WAHA's."""
+    if not raw.startswith(b'"'):
+        return None
+    text = raw[1:-1].decode()
+    parts = text.split("_")
+    return parts[2] if len(parts) > 2 and parts[0] in ("true", "false") else text
 
 
 def _read_repaired(body: bytes, event_id: str | None, collector: str | None) -> Row:

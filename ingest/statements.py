@@ -7,10 +7,11 @@ from typing import Final
 # One commit of the writer. Ids go first, in order (writers that share ids wait for each other and never
 # deadlock); what was new is joined with the events, so an id and its event appear together or not at all.
 # The order of the log's rows is the order of arrival, which is the order of seq. Row = ingest.row.Row.
+# Columns of text come as array literals (ingest.lane), hence the two casts.
 INSERT_EVENTS: Final = """
 WITH fresh AS (
     INSERT INTO lake.event_ids (event_id, digest)
-    SELECT event_id, digest FROM unnest($1::uuid[], $2::bytea[]) AS ids (event_id, digest)
+    SELECT event_id, digest FROM unnest($1::text::uuid[], $2::bytea[]) AS ids (event_id, digest)
      ORDER BY event_id
     ON CONFLICT (event_id) DO NOTHING
     RETURNING event_id
@@ -22,10 +23,11 @@ WITH fresh AS (
     SELECT r.event_id, r.digest, r.type, r.chat_jid, r.payload, r.shard, r.gateway, r.instance, r.scope,
            r.channel, r.kind, r.occurred_at, r.occurred_from, r.captured_at, r.flags::text[], r.reader_error,
            r.envelope, r.sanitized::text[], r.redacted::text[], r.collector
-      FROM unnest($1::uuid[], $2::bytea[], $3::text[], $4::text[], $5::jsonb[], $6::smallint[], $7::text[],
-                  $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[], $13::text[],
-                  $14::timestamptz[], $15::text[], $16::text[], $17::jsonb[], $18::text[], $19::text[],
-                  $20::text[]) WITH ORDINALITY
+      FROM unnest($1::text::uuid[], $2::bytea[], $3::text::text[], $4::text::text[], $5::jsonb[],
+                  $6::smallint[], $7::text::text[], $8::text::text[], $9::text::text[], $10::text::text[],
+                  $11::text::text[], $12::timestamptz[], $13::text::text[], $14::timestamptz[],
+                  $15::text::text[], $16::text::text[], $17::jsonb[], $18::text::text[], $19::text::text[],
+                  $20::text::text[]) WITH ORDINALITY
            AS r (event_id, digest, type, chat_jid, payload, shard, gateway, instance, scope, channel, kind,
                  occurred_at, occurred_from, captured_at, flags, reader_error, envelope, sanitized, redacted,
                  collector, place)
