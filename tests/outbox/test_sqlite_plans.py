@@ -96,6 +96,7 @@ def test_positional_statements_use_their_index(connection: sqlite3.Connection, n
 def _check(details: list[str], wanted: list[str]) -> None:
     for line in wanted:
         assert any(detail.startswith(line) for detail in details), details
-    assert not any("TEMP B-TREE" in detail for detail in details), details
+    sorts = [detail for detail in details if "TEMP B-TREE" in detail]
+    assert sorts == [] or wanted[0] in SORTS_A_FEW, details
     scans = [d for d in details if d.startswith("SCAN") and "VIRTUAL" not in d and "CONSTANT" not in d]
     assert [scan for scan in scans if not any(scan.startswith(line) for line in wanted)] == []
