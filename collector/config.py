@@ -101,7 +101,7 @@ class Limits:
     """Bounds of everything that could grow."""
 
     body_bytes_max: int = 64 * 1024 * 1024
-    bodies_in_flight_bytes_max: int = 128 * 1024 * 1024
+    bodies_in_flight_bytes_max: int = 96 * 1024 * 1024
     heavy_body_bytes: int = 256 * 1024
     """Larger bodies are translated in a thread, so that the others are answered meanwhile."""
     heavy_threads_max: int = 2
