@@ -135,12 +135,7 @@ def _shard(payload: Raw, kind: str | None, scope: str | None, chat_jid: str | No
         pass
     else:
         subject = (about.key.id if about.key is not None else None) or about.key_id
-        if (
-            subject is None
-            and about.id is not UNSET
-            and kind is not None
-            and kind.startswith(_ABOUT_MESSAGES)
-        ):
+        if subject is None and about.id is not UNSET and (kind or "").startswith(_ABOUT_MESSAGES):
             subject = _plain_id(bytes(about.id))
         subject = subject or chat_jid
     name = f"{scope or ''}\0{subject or ''}".encode("utf-8", "surrogatepass")
@@ -151,7 +146,7 @@ def _plain_id(raw: bytes) -> str | None:
     """The message id of a member ``id``: Cloud's wamid as it is, or the third part of WAHA's."""
     if not raw.startswith(b'"'):
         return None
-    text = raw[1:-1].decode()
+    text = raw[1:-1].decode(errors="replace")
     parts = text.split("_")
     return parts[2] if len(parts) > 2 and parts[0] in ("true", "false") else text
 
