@@ -32,6 +32,7 @@ async def open_sqlite(folder: Path, clock: Clock | None = None) -> SqliteStore:
     try:
         engine = await thread.start(folder, clock or SystemClock())
     except BaseException:
+        thread.ask_to_stop()
         os.close(lock)
         raise
     return SqliteStore(thread=thread, epoch=engine.epoch, lock=lock)

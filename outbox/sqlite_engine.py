@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -79,7 +81,8 @@ class SqliteEngine:
     def rollback(self) -> None:
         self.ledger = self._ledger()
         if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
+            with contextlib.suppress(sqlite3.Error):  # the transaction is over in any case
+                self.connection.execute("ROLLBACK")
 
     def close(self) -> None:
         self.connection.close()

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from outbox.clock import Clock
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import translated
-from outbox.store import StoreUnavailable
+from outbox.store import StoreError, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -44,6 +44,7 @@ class _Outcome:
 class WriterThread:
     """Group commit: what is queued while a commit is on its way shares the next one.
 
+    A failure of the thread itself fails every later call with StoreError, which ends the process (law 8).
     An operation that fails is rolled back and leaves its neighbours alone. Results are handed to the
     event loop once a batch, after COMMIT has returned.
     """
@@ -54,6 +55,7 @@ class WriterThread:
         self._room = asyncio.Semaphore(QUEUED_MAX)
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._died = False
         self._ended = asyncio.Event()
 
     async def start(self, folder: Path, clock: Clock) -> SqliteEngine:
@@ -70,7 +72,7 @@ class WriterThread:
         await self._room.acquire()
         if self._stopping:
             self._room.release()
-            raise StoreUnavailable("the outbox is closed")
+            raise self._refusal()
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(Operation(work=work, future=future, bare=bare))
         return future
@@ -82,10 +84,14 @@ class WriterThread:
 
     async def stop(self) -> None:
         """Run what is queued, close the connection, end the thread."""
+        self.ask_to_stop()
+        await self._ended.wait()
+
+    def ask_to_stop(self) -> None:
+        """As ``stop``, without waiting for it."""
         if not self._stopping:
             self._stopping = True
             self._queue.put(None)
-        await self._ended.wait()
 
     def _run(self, folder: Path, clock: Clock, opened: asyncio.Future[SqliteEngine]) -> None:
         try:
@@ -93,15 +99,17 @@ class WriterThread:
                 engine = SqliteEngine(folder, clock)
         except Exception as error:
             self._tell([_Outcome(opened, error=error)], room=0)
-            self._tell_ended()
+            self._call(self._end)
             return
         self._tell([_Outcome(opened, result=engine)], room=0)
+        self._died = True
         try:
             while self._step(engine):
                 pass
+            self._died = False
         finally:
             engine.close()
-            self._tell_ended()
+            self._call(self._end)
 
     def _step(self, engine: SqliteEngine) -> bool:
         operation = self._queue.get()
@@ -112,20 +120,38 @@ class WriterThread:
                 break
             operation = self._queue.get()
         if batch:
-            self._tell(_run_batch(engine, batch), room=sum(operation.counted for operation in batch))
+            room = sum(operation.counted for operation in batch)
+            try:
+                self._tell(_run_batch(engine, batch), room=room)
+            except BaseException:
+                died = [_Outcome(operation.future, error=self._refusal()) for operation in batch]
+                self._tell(died, room=room)
+                raise
         return operation is not None
 
     def _tell(self, outcomes: Sequence[_Outcome], *, room: int) -> None:
         self._call(self._deliver, outcomes, room)
-
-    def _tell_ended(self) -> None:
-        self._call(self._ended.set)
 
     def _call(self, callback: Callable[..., object], *args: object) -> None:
         try:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:  # the loop is closed: nobody waits for an answer any more
             return
+
+    def _end(self) -> None:
+        """On the loop, after the thread: whoever is still queued is told."""
+        self._stopping = True
+        while not self._queue.empty():
+            operation = self._queue.get_nowait()
+            if operation is not None:
+                self._deliver([_Outcome(operation.future, error=self._refusal())], int(operation.counted))
+        self._ended.set()
+
+    def _refusal(self) -> StoreError:
+        """A thread that died will not come back: that is no outage, and whoever hears it should end."""
+        return (
+            StoreError("the outbox thread died") if self._died else StoreUnavailable("the outbox is closed")
+        )
 
     def _deliver(self, outcomes: Sequence[_Outcome], room: int) -> None:
         for _ in range(room):

@@ -18,7 +18,7 @@ from outbox.record import PutOutcome
 from outbox.sqlite import SqliteStore, open_sqlite
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import FILE_NAME
-from outbox.store import StoreBusy, StoreUnavailable
+from outbox.store import StoreBusy, StoreError, StoreUnavailable
 from outbox.verdict import Verdict
 from tests.outbox.records import claim, end_all, ended, ids, new, put_ids, put_one
 
@@ -129,6 +129,24 @@ async def test_a_close_runs_what_was_queued_before_it(folder: Path, clock: Manua
     again = await open_sqlite(folder, clock)
     assert ids(await claim(again, clock)) == [f"{n}" for n in acknowledged]
     await again.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_thread_that_dies_strands_nobody(folder: Path, clock: ManualClock) -> None:
+    store = await open_sqlite(folder, clock)
+
+    def die(_engine: SqliteEngine) -> None:
+        raise SystemExit
+
+    dying = await store._thread.submit(die)
+    queued = [asyncio.create_task(put_ids(store, f"{n}")) for n in range(3)]
+    with pytest.raises(StoreError, match="died"):
+        await dying
+    outcomes = await asyncio.gather(*queued, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {StoreError}
+    with pytest.raises(StoreError, match="died"):
+        await store.stats()
+    await store.close()
 
 
 async def test_concurrent_puts_share_commits(sqlite: SqliteStore) -> None:
