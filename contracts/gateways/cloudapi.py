@@ -24,6 +24,7 @@ _READERS: Final[Mapping[str, Callable[[Source, Path, object], Event]]] = {
     "statuses": read_status,
 }
 _ERRORS: Final = "errors"
+_HISTORY: Final = "history"
 _FRAME: Final = frozenset({"messaging_product", "metadata"})
 """Members of a change's value that say nothing by themselves."""
 
@@ -56,7 +57,7 @@ def _facts(change: Change) -> Iterator[Event]:
         yield change.source("unknown").notice("unknown", change.value, path=change.path)
         return
     value = mapping(change.value)
-    beside = sorted(value.keys() - _READERS.keys() - {"contacts", _ERRORS})
+    beside = sorted(value.keys() - _READERS.keys() - {"contacts", _ERRORS, _HISTORY})
     around = {**change.context, **near(value, change.path, tuple(beside))}
     elements = list(_elements(change, around))
     yield from elements
@@ -78,6 +79,25 @@ def _elements(change: Change, around: Mapping[str, Path]) -> Iterator[Event]:
             yield replace(event, context={**around, **person_of(said, people)})
     for path, error in _array(change, _ERRORS):
         yield replace(_notice(change.source(_ERRORS), error, path), context=around)
+    for path, chunk in _array(change, _HISTORY):
+        yield from _history(change, path, chunk, around)
+
+
+def _history(change: Change, path: Path, chunk: object, around: Mapping[str, Path]) -> Iterator[Event]:
+    """The messages of a chunk (``to`` is said of our own only); of one without any what it says instead."""
+    told = False
+    for thread_path, thread in items(mapping(chunk).get("threads"), (*path, "threads")):
+        for place, message in items(mapping(thread).get("messages"), (*thread_path, "messages")):
+            said = mapping(message)
+            if not said:
+                continue
+            told = True
+            source = change.source(_HISTORY, said.get("timestamp"))
+            progress = near(mapping(chunk), path, ("metadata",)).get("metadata")
+            context = around if progress is None else {**around, _HISTORY: progress}
+            yield replace(read_message(source, place, message, from_me="to" in said), context=context)
+    if not told:
+        yield replace(_notice(change.source(_HISTORY), chunk, path), context=around)
 
 
 def _array(change: Change, name: str) -> Iterator[tuple[Path, object]]:

@@ -22,19 +22,19 @@ def read_message(source: Source, path: Path, element: object, *, from_me: bool =
     message = mapping(element)
     if not message:
         return source.notice("unknown", element, path=path)
-    chat = phone_jid(message.get("to" if from_me else "from"))
-    author = None if from_me else first_word(chat, message.get("from_user_id"))
+    person = phone_jid(message.get("to" if from_me else "from"))
+    chat = word(message.get("group_id")) or person
+    author = None if from_me else first_word(person, message.get("from_user_id"))
     key = MessageKey(id=word(message.get("id")), chat=chat, from_me=from_me, author=author)
-    reaction = message.get("reaction")
-    if isinstance(reaction, dict):
-        kind, parts, digest = "reaction", _reaction_parts(key, message, reaction), None
-    else:
+    digest = None
+    stated = _stated(key, message)
+    if stated is None:
         content = _content(message)
         told = {"messageTimestamp": message.get("timestamp"), "message": content}
-        kind, parts, digest = "message", message_parts(key, "content", told), content_digest(content)
+        stated = ("message", message_parts(key, "content", told))
+        digest = content_digest(content)
     return source.fact(
-        kind,
-        parts,
+        *stated,
         chat=chat,
         path=path,
         time=message.get("timestamp"),
@@ -68,6 +68,28 @@ def phone_jid(value: object) -> str | None:
     """The address of a phone number; None where Meta names no number (people known by a user id only)."""
     digits = (word(value) or "").removeprefix("+")
     return f"{digits}@s.whatsapp.net" if digits.isascii() and digits.isdigit() else None
+
+
+def _stated(key: MessageKey, message: Mapping[str, object]) -> tuple[str, tuple[Part, ...]] | None:
+    """What the message states about another one: a reaction, an edit, a revoke; None for one that says it."""
+    for kind in ("reaction", "edit", "revoke"):
+        said = message.get(kind)
+        if not isinstance(said, dict):
+            continue
+        if kind == "reaction":
+            return "reaction", _reaction_parts(key, message, said)
+        target = word(said.get("original_message_id"))
+        if kind == "revoke" and (target or key.id):
+            return "message.revoke", (target or key.id,)
+        if kind == "edit" and target:
+            new = content_digest(_content(mapping(said.get("message")))).hex()
+            seconds = as_seconds(message.get("timestamp"))
+            return (
+                ("message.edit.echo", (target, new, OCCURRENCE))
+                if seconds is None
+                else ("message.edit", (target, new, seconds))
+            )
+    return None
 
 
 def _reaction_parts(

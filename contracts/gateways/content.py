@@ -53,10 +53,16 @@ _ELEMENT_SECRETS: Final = (*PAIRING_SECRETS, "apikey", "api_key")
 _SECRETS: Final[tuple[Path, ...]] = (("appStateSyncKeyShare",), ("historySyncNotification", "mediaKey"))
 
 
-def has_content(message: object) -> bool:
-    """True when the member ``message`` holds anything but what comes beside a stub."""
+def has_content(message: object, *, beside_stub: bool = False) -> bool:
+    """True when the member ``message`` holds anything but what comes beside a stub.
+
+    ``beside_stub``: the element has a stub, so members written out as null are not content either.
+    """
     if isinstance(message, dict):
-        return any(name not in NOT_CONTENT for name in message)
+        return any(
+            name not in NOT_CONTENT and not (beside_stub and member is None)
+            for name, member in message.items()
+        )
     return message not in (None, "", [])
 
 
@@ -92,7 +98,8 @@ def protocol_type(protocol: Mapping[str, object]) -> str:
         return _PROTOCOL_NUMBERS.get(name, name.upper())
     if isinstance(protocol.get("editedMessage"), dict):
         return "MESSAGE_EDIT"
-    return "REVOKE" if word(mapping(protocol.get("key")).get("id")) and len(protocol) == 1 else "UNKNOWN"
+    said = [member for member, value in protocol.items() if value is not None]
+    return "REVOKE" if word(mapping(protocol.get("key")).get("id")) and said == ["key"] else "UNKNOWN"
 
 
 def protocol_secrets(protocol: object) -> tuple[Path, ...]:

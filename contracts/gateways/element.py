@@ -54,7 +54,7 @@ def _read(source: Source, path: Path, element: object, *, drained: bool) -> Iter
     fact = _stated(source, carrier, inner, element)
     if fact is not None:
         yield fact
-    elif has_content(message):
+    elif has_content(message, beside_stub=stub_word(body) != "none"):
         doubtful = "editedMessage" in inner_path or (drained and _rank(source, body) >= _DELIVERED)
         yield _message(source, carrier, body, doubtful=doubtful)
         yield from _second_facts(source, key, body)

@@ -29,7 +29,7 @@ def read_upsert(source: Source, data: object) -> Fanned:
     """Read ``{messages, type, requestId?}``; what comes as "append" may be a restart's merged buffer."""
     body = mapping(data)
     read: Topic = read_drained_element if body.get("type") == "append" else read_element
-    if isinstance(body.get("messages"), list):
+    if isinstance(body.get("messages"), list | dict):
         path: Path = ("data", "messages")
         return Fanned(seen=read_items(objects_only(read), source, body["messages"], path), container=path)
     return Fanned(seen=read_items(objects_only(read), source, data, ("data",)))

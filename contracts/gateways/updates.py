@@ -63,11 +63,11 @@ def _carrier(path: Path, key: MessageKey, update: Mapping[str, object], at: Path
 def _update(
     source: Source, carrier: Carrier, update: Mapping[str, object], element: object, *, own: MessageKey
 ) -> Iterator[Event]:
-    if has_content(update.get("message")):
+    stub = stub_word(update)
+    if has_content(update.get("message"), beside_stub=stub != "none"):
         content = update["message"]
         yield edit_echo(source, carrier, target=carrier.key, content=content, element=element)
         return
-    stub = stub_word(update)
     if stub == "1":
         fallback = Carrier(path=carrier.path, key=own, time=carrier.time, cuts=carrier.cuts)
         yield revoke_fact(source, fallback, target=carrier.key, element=element)

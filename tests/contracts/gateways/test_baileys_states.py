@@ -9,7 +9,7 @@ import pytest
 
 from contracts.events import Fold
 from contracts.gateways import baileys
-from tests.contracts.gateways.baileys_bodies import ALL_EVENTS, CHAT, KEY, collect, only, read
+from tests.contracts.gateways.baileys_bodies import ALL_EVENTS, CHAT, KEY, collect, only, read, upsert
 from tests.contracts.gateways.collecting import Collector
 from tests.golden.table import Entry, load_secrets, load_table
 
@@ -197,3 +197,15 @@ def test_each_known_body_twice_in_a_row_is_its_rows_once(entry: Entry) -> None:
     assert [kind for kind in collector.kinds() if kind != "presence"] == list(entry.kinds)
     kept = b"".join(row.payload + (row.envelope or b"") for row in collector.rows.values())
     assert [secret for secret in load_secrets("baileys") if secret.encode() in kept] == []
+
+
+def test_members_that_are_null_say_nothing() -> None:
+    empty = {"conversation": None, "imageMessage": None, "senderKeyDistributionMessage": {"groupId": CHAT}}
+    assert only(upsert(empty, messageStubType=2)).kind == "message.stub"
+    revoke = {"protocolMessage": {"key": {"id": "A"}, "type": None, "editedMessage": None}}
+    assert only(upsert(revoke)).parts == ("A",)
+
+
+def test_one_message_may_stand_where_its_array_should() -> None:
+    element = {"key": KEY, "message": {"conversation": "a"}}
+    assert only(read("messages.upsert", {"messages": element, "type": "notify"})).kind == "message"
