@@ -29,11 +29,13 @@ _ONLY_WHOLE_ESCAPES: Final = re.compile(
     re.DOTALL,
 )
 _CONTROL: Final = re.compile(rb"[\x00-\x1f]")
-_CLASS_OF: Final = {"0123456789": "0", "eE": "e", "+-": "+", "".join(map(chr, range(0x20))): "\0"}
+_CLASS_OF: Final = {"0123456789+-": "0", "eE": "e", "[{": "[", "".join(map(chr, range(0x20))): "\0"}
 _CLASSES: Final = bytes(
     next((ord(of) for chars, of in _CLASS_OF.items() if chr(byte) in chars), ord(" ")) for byte in range(256)
 )
-"""Byte to class: a few fast searches then find control characters and numbers that may be odd."""
+"""Byte to class: a few fast searches then find control characters, brackets and numbers that may be odd."""
+_LONG_EXPONENT: Final = b"0e00000"
+"""A digit and an exponent of five digits, or of four with a sign."""
 _LONG_RUN: Final = b"0" * 1000
 """Fewer digits on each side of the point, with an exponent of at most four, are never too many."""
 _ONLY_CLEAN_STRINGS: Final = re.compile(rb'(?:[^"]++|"(?:[^"\\\x00-\x1f]++|\\.)*+")*+')
@@ -86,36 +88,35 @@ def sanitize(raw: bytes) -> Sanitized:
 
 def needs_repair(raw: bytes) -> bool:
     """Say no only when the bytes are fit as they are; a yes for text that just looks odd costs time only."""
+    classes = raw.translate(_CLASSES)
+    if raw.startswith(BOM) or (b"\0" in classes and not _whole(_ONLY_CLEAN_STRINGS, raw)):
+        return True
+    if (b"NaN" in raw or b"Infinity" in raw) and _ODD_NUMBER.search(raw) is not None:
+        return True
+    return _is_odd(raw, classes)
+
+
+def valid_needs_repair(raw: bytes) -> bool:
+    """``needs_repair``, in half the time, of bytes that a strict decoder has taken: no NaN, no bare control."""
+    return _is_odd(raw, raw.translate(_CLASSES))
+
+
+def _is_odd(raw: bytes, classes: bytes) -> bool:
     if not raw.isascii():
-        if raw.startswith(BOM):
-            return True
         try:
             raw.decode()
         except UnicodeDecodeError:
             return True
-    if _HALF_OR_NUL.search(raw) is not None and not _whole(_ONLY_WHOLE_ESCAPES, raw):
+    if b"\\" in raw and _HALF_OR_NUL.search(raw) is not None and not _whole(_ONLY_WHOLE_ESCAPES, raw):
         return True
-    classes = raw.translate(_CLASSES)
-    if b"\0" in classes and not _whole(_ONLY_CLEAN_STRINGS, raw):
+    if (_LONG_EXPONENT in classes or _LONG_RUN in classes) and _ODD_NUMBER.search(raw) is not None:
         return True
-    if _may_hold_odd_number(raw, classes) and _ODD_NUMBER.search(raw) is not None:
-        return True
-    return raw.count(b"[") + raw.count(b"{") > DEPTH_MAX and _too_deep(raw)
+    return classes.count(b"[") > DEPTH_MAX and _too_deep(raw)
 
 
 def clean_text(text: str) -> str:
     """Return the text without NUL, with U+FFFD for every lone surrogate."""
     return _UNCLEAN.sub(lambda match: "" if match[0] == "\0" else REPLACEMENT, text)
-
-
-def _may_hold_odd_number(raw: bytes, classes: bytes) -> bool:
-    return (
-        b"NaN" in raw
-        or b"Infinity" in raw
-        or b"0e00000" in classes
-        or b"0e+00000" in classes
-        or _LONG_RUN in classes
-    )
 
 
 def _whole(pattern: re.Pattern[bytes], raw: bytes) -> bool:

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from contracts.envelope import TYPE_CHARS_MAX
 from contracts.jsontext import NotJson, decode, slice_at
-from contracts.sanitize import needs_repair, sanitize
+from contracts.sanitize import sanitize, valid_needs_repair
 from ingest.problems import BAD_EVENT_ID, NOT_JSON, WRONG_SHAPE, ProblemError
 from ingest.row import Row
 
@@ -71,10 +71,11 @@ def is_event_id(text: str) -> bool:
 def read_event(body: bytes, *, event_id: str | None, collector: str | None) -> Row:
     """The row of one body; a batch line names its own id (``event_id`` None). Raises ProblemError."""
     try:
-        if needs_repair(body):
-            return _read_repaired(body, event_id, collector)
         incoming = _decode_incoming(body)
+        is_fit = not valid_needs_repair(body)
     except (msgspec.MsgspecError, RecursionError):
+        return _read_repaired(body, event_id, collector)
+    if not is_fit:
         return _read_repaired(body, event_id, collector)
     return _row(incoming, event_id, collector, None)
 
