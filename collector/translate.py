@@ -24,9 +24,11 @@ from contracts.events import OCCURRENCE, Event, Fold, Part, Reading
 from contracts.gateways import READERS
 from contracts.identity import event_id, stamp_occurrence
 from contracts.jsontext import NotJson, decode
+from contracts.sanitize import clean_text
 from outbox.record import Guard, GuardMode, MakeId, NewRecord, Stamp
 
 INSTANCE_CHARS_MAX: Final = 200
+STATE_CHARS_MAX: Final = 50
 
 _GUARD_MODES: Final = {
     Fold.SNAPSHOT: GuardMode.SNAPSHOT,
@@ -98,9 +100,12 @@ def translate(arrival: Arrival, rules: Rules) -> Translation:
 
 
 def source_of(arrival: Arrival, named: str | None) -> Source:
-    """Gateway and native instance: the body's word, else the path's, else ""."""
+    """Gateway and native instance: the body's word, else the path's, else "".
+
+    A name that is too long, or that no heartbeat and no column could hold, is told by its hash.
+    """
     instance = named if named is not None else arrival.path_instance or ""
-    if len(instance) > INSTANCE_CHARS_MAX:
+    if len(instance) > INSTANCE_CHARS_MAX or clean_text(instance) != instance:
         instance = "sha256:" + hashlib.sha256(instance.encode("utf-8", "surrogatepass")).hexdigest()
     return arrival.gateway.name, instance
 
@@ -163,7 +168,8 @@ def _captured(
     )
     if event.kind != "connection":
         return Captured(record=record, source=source, scope=scope, kind=event.kind)
-    state = event.parts[0] if event.parts and isinstance(event.parts[0], str) else None
+    told = event.parts[0] if event.parts and isinstance(event.parts[0], str) else None
+    state = None if told is None else clean_text(told)[:STATE_CHARS_MAX]
     same = None if event.needs_stamp else json.dumps([p for p in event.parts if p is not OCCURRENCE])
     return Captured(record=record, source=source, scope=scope, kind=event.kind, state=state, sameness=same)
 
