@@ -97,7 +97,7 @@ def needs_repair(raw: bytes) -> bool:
 
 
 def valid_needs_repair(raw: bytes) -> bool:
-    """``needs_repair``, in half the time, of bytes that a strict decoder has taken: no NaN, no bare control."""
+    """Say as ``needs_repair``, in half the time, of bytes that a strict decoder took: no NaN, no control."""
     return _is_odd(raw, raw.translate(_CLASSES))
 
 

@@ -10,20 +10,20 @@ from contracts.sanitize import needs_repair, valid_needs_repair
 
 _decode = msgspec.json.Decoder(msgspec.Raw).decode
 
-PIECES = st.sampled_from(
-    ["1e99999", "1E-99999", "1e+9999", "-1e5", "9" * 1001, "0." + "3" * 1200, '"2e99999"', '"-+-+-"', "NaN"]
-    + [
-        '"\\u0000"',
-        '"\\\\u0000"',
-        '"\\ud83d\\ude00"',
-        '"\\ud83d"',
-        '"\\udc00"',
-        '"é\x7f"',
-        '"\x01"',
-        '"a\\nb"',
-    ]
-    + ["[" * 127 + "]" * 127, "[" * 129 + "]" * 129, '"' + "[" * 300 + '"', "{}", "null", '"NaN"', "Infinity"]
-)
+NUMBERS = ["1e99999", "1E-99999", "1e+9999", "-1e5", "9" * 1001, "0." + "3" * 1200, "NaN", "Infinity"]
+STRINGS = [
+    r'"\u0000"',
+    r'"\\u0000"',
+    r'"\ud83d\ude00"',
+    r'"\ud83d"',
+    r'"\udc00"',
+    r'"a\nb"',
+    '"\x01"',
+    '"é\x7f"',
+]
+LOOKS = ['"2e99999"', '"-+-+-"', '"NaN"', "{}", "null"]
+DEEP = ["[" * 127 + "]" * 127, "[" * 129 + "]" * 129, '"' + "[" * 300 + '"']
+PIECES = st.sampled_from([*NUMBERS, *STRINGS, *LOOKS, *DEEP])
 
 
 @given(st.lists(PIECES, min_size=1, max_size=4), st.sampled_from(["", " ", "\n"]), st.booleans())
