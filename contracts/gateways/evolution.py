@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from contracts.events import Reading
@@ -11,6 +12,7 @@ from contracts.gateways.element import read_element
 from contracts.gateways.facts import Source
 from contracts.gateways.protocol import read_bare_protocol
 from contracts.gateways.shape import mapping, word
+from contracts.jids import bare_jid
 
 _ROUTES: Final = route_table(
     [
@@ -82,4 +84,17 @@ def read(body: object, *, path_instance: str | None = None) -> Reading:
     )
     if word(fields.get("event")) is None:
         return unnamed(body, source, named)
-    return read_body(fields, source, named, _ROUTES)
+    return _without_own_chat(read_body(fields, source, named, _ROUTES), fields.get("sender"))
+
+
+def _without_own_chat(reading: Reading, own: object) -> Reading:
+    """A bare protocol message names the chat as its sender sees it: in a direct one that is ourselves."""
+    if not isinstance(own, str):
+        return reading
+    events = tuple(
+        replace(event, chat_jid=None)
+        if event.type == "messages.edited" and event.chat_jid and bare_jid(event.chat_jid) == bare_jid(own)
+        else event
+        for event in reading.events
+    )
+    return replace(reading, events=events)

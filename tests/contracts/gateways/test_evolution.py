@@ -264,3 +264,11 @@ def test_an_update_that_takes_the_message_away_is_a_revoke() -> None:
     assert (revoke.kind, revoke.parts) == ("message.revoke", ("A",))
     refused = {"keyId": "A", "status": "ERROR", "messageStubParameters": ["463"]}
     assert only(read("messages.update", refused)).parts == ("A", "ERROR", "463")
+
+
+def test_the_senders_view_of_a_chat_is_not_told_as_ours() -> None:
+    own, peer = "5511900000001@s.whatsapp.net", "5511900000002@s.whatsapp.net"
+    for chat, told in ((own, None), ("5511900000001:5@s.whatsapp.net", None), (peer, peer), (CHAT, CHAT)):
+        revoke = {"key": {"remoteJid": chat, "fromMe": True, "id": "A"}, "type": "REVOKE"}
+        event = only(read("messages.edited", revoke, sender=own))
+        assert (event.chat_jid, event.parts) == (told, ("A",))
