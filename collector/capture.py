@@ -19,6 +19,7 @@ from collector.scopes import ScopeTable, Source, as_rows, from_rows
 from collector.storm import StormGuard
 from collector.tally import HOURS_KEPT, Tally, hour_of
 from collector.translate import Arrival, Captured, Rules, Translation, translate
+from contracts.heartbeat import OPEN_STATES
 from outbox.record import NewRecord, PutOutcome
 from outbox.store import Store
 
@@ -79,7 +80,8 @@ class Capture:
         if kept is not None:
             self.scopes.kept = from_rows(json.loads(kept))
         self._tell_moved()
-        await self._store.release_held()
+        while await self._store.release_held():
+            pass
 
     def close(self) -> None:
         """Ends the threads; running translations are waited for by their callers."""
@@ -121,8 +123,8 @@ class Capture:
         """Takes the backend's account table; what the own configuration says stays. Kept in the store."""
         mapped = {**table, **self._config.accounts}
         if mapped != self.scopes.mapped:
-            self.scopes.mapped = mapped
             await self._store.set_meta(META_ACCOUNTS, json.dumps(as_rows(table)).encode())
+            self.scopes.mapped = mapped
             self._tell_moved()
 
     def prune_counts(self) -> None:
@@ -225,7 +227,9 @@ class Capture:
                 self.instances.popitem(last=False)
         seen.last_event_at = now
         if state is not None:
-            seen.state, seen.state_at = state, now
+            if seen.state is None or (state in OPEN_STATES) != (seen.state in OPEN_STATES):
+                seen.state_at = now
+            seen.state = state
 
     def _tell_moved(self) -> None:
         moved = self.scopes.moved()

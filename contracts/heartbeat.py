@@ -9,6 +9,8 @@ import msgspec
 INTERVAL_S: Final = 30.0
 COUNTERS_MAX: Final = 10_000
 INSTANCES_MAX: Final = 10_000
+OPEN_STATES: Final = frozenset({"open", "WORKING", "CONNECTED"})
+"""What Evolution and Baileys, WAHA's sessions and WAHA's engines call an instance that is connected."""
 
 
 def heartbeat_path(name: str) -> str:
@@ -36,7 +38,11 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceState(msgspec.Struct, frozen=True, kw_only=True):
-    """The last connection state an instance told and when its last event of any kind came (RFC 3339)."""
+    """The last connection state an instance told and when its last event of any kind came (RFC 3339).
+
+    ``state_at`` is since when it has been connected, or has not: a loop of ``close`` and ``connecting`` does
+    not begin anew.
+    """
 
     gateway: str
     instance: str

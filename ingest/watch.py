@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from contracts.heartbeat import Heartbeat, InstanceState
+from contracts.heartbeat import OPEN_STATES, Heartbeat, InstanceState
 from ingest.config import IngestConfig
 
 SILENT, BACKLOG = "collector.silent", "collector.backlog"
@@ -45,11 +45,20 @@ def due_alerts(beats: Sequence[Beat], config: IngestConfig, now: datetime) -> li
 
 
 def judged(name: str, subject: str, beats: Sequence[Beat], config: IngestConfig) -> bool:
-    """Whether this round could see that the alert is over: its collector speaks."""
-    if name not in (SILENT, BACKLOG, DISCONNECTED, INSTANCE_SILENT):
-        return False
-    collector = subject if name in (SILENT, BACKLOG) else subject.split("/", 1)[0]
-    return any(beat.name == collector and beat.age_s <= config.silent_after_s for beat in beats)
+    """Whether this round could see that the alert is over: its collector speaks, and of that instance.
+
+    A collector that has just started says nothing of an instance until its next event.
+    """
+    speaking = [beat for beat in beats if beat.age_s <= config.silent_after_s]
+    if name in (SILENT, BACKLOG):
+        return any(beat.name == subject for beat in speaking)
+    if name in (DISCONNECTED, INSTANCE_SILENT):
+        return any(
+            state.state is not None and _subject(beat, state) == subject
+            for beat in speaking
+            for state in beat.report.instances
+        )
+    return False
 
 
 def _backlog(beat: Beat, config: IngestConfig) -> Iterator[Alert]:
@@ -61,10 +70,10 @@ def _backlog(beat: Beat, config: IngestConfig) -> Iterator[Alert]:
 
 
 def _instance(beat: Beat, state: InstanceState, config: IngestConfig, now: datetime) -> Iterator[Alert]:
-    subject = f"{beat.name}/{state.gateway}/{state.instance}"
+    subject = _subject(beat, state)
     if state.state is None:
         return
-    if state.state != "open":
+    if state.state not in OPEN_STATES:
         age_s = _age_s(state.state_at, now)
         if age_s is not None and age_s > config.disconnected_after_s:
             yield Alert(
@@ -74,6 +83,10 @@ def _instance(beat: Beat, state: InstanceState, config: IngestConfig, now: datet
     age_s = _age_s(state.last_event_at, now)
     if age_s is not None and age_s > config.instance_silent_after_s:
         yield Alert(name=INSTANCE_SILENT, subject=subject, detail={"age_s": round(age_s)})
+
+
+def _subject(beat: Beat, state: InstanceState) -> str:
+    return f"{beat.name}/{state.gateway}/{state.instance}"
 
 
 def _age_s(text: str | None, now: datetime) -> float | None:

@@ -1,0 +1,39 @@
+"""What the collector says of its instances: since when one is away; and a start forgets nothing held."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from outbox.clock import ManualClock
+from outbox.record import NewRecord
+from outbox.sqlite import open_sqlite
+from tests.collector.test_capture import bench, connection
+
+
+async def test_a_loop_of_reconnects_does_not_begin_anew(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = await open_sqlite(tmp_path / "collector", clock)
+    made = await bench(tmp_path, store, clock)
+    await made.post(connection("open", 0))
+    clock.advance(60)
+    left_at = clock.now()
+    for number in range(1, 9):
+        await made.post(connection("close" if number % 2 else "connecting", number))
+        clock.advance(60)
+    seen = made.capture.instances["evolution", "loja-sp"]
+    assert (seen.state, seen.state_at) == ("connecting", left_at)
+    await made.post(connection("open", 20))
+    assert (seen.state, seen.state_at) == ("open", left_at + timedelta(minutes=8))
+    await store.close()
+
+
+async def test_a_start_releases_all_that_storms_held(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = await open_sqlite(tmp_path / "collector", clock)
+    for number in range(250):
+        await store.hold(f"instance {number}", NewRecord(id=f"last-{number}", body=b"{}"))
+    await bench(tmp_path, store, clock)
+    stats = await store.stats()
+    assert (stats.held, stats.waiting) == (0, 250)
+    await store.close()
