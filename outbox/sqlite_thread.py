@@ -86,6 +86,8 @@ class WriterThread:
         """Run what is queued, close the connection, end the thread."""
         self.ask_to_stop()
         await self._ended.wait()
+        if self._thread is not None:
+            self._thread.join()  # it has nothing left to do but return
 
     def ask_to_stop(self) -> None:
         """As ``stop``, without waiting for it."""
@@ -102,11 +104,9 @@ class WriterThread:
             self._call(self._end)
             return
         self._tell([_Outcome(opened, result=engine)], room=0)
-        self._died = True
         try:
             while self._step(engine):
                 pass
-            self._died = False
         finally:
             engine.close()
             self._call(self._end)
@@ -124,6 +124,7 @@ class WriterThread:
             try:
                 self._tell(_run_batch(engine, batch), room=room)
             except BaseException:
+                self._died = True
                 died = [_Outcome(operation.future, error=self._refusal()) for operation in batch]
                 self._tell(died, room=room)
                 raise
@@ -149,9 +150,9 @@ class WriterThread:
 
     def _refusal(self) -> StoreError:
         """A thread that died will not come back: that is no outage, and whoever hears it should end."""
-        return (
-            StoreError("the outbox thread died") if self._died else StoreUnavailable("the outbox is closed")
-        )
+        if self._died:
+            return StoreError("the outbox thread died")
+        return StoreUnavailable("the outbox is closed")
 
     def _deliver(self, outcomes: Sequence[_Outcome], room: int) -> None:
         for _ in range(room):

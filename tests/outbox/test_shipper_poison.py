@@ -94,6 +94,23 @@ async def ship_until_delivered(delivered: list[str], name: str) -> None:
             await asyncio.sleep(0.001)
 
 
+async def test_a_probe_never_blames_its_record(store: Store, clock: ManualClock) -> None:
+    """Also when something else succeeded after the record's first failure."""
+    script = crashing_on("a")
+    async with shipping(store, clock, script, batch_records_max=1) as ship:
+        ship.transport.hanging = {"b"}
+        await ship.put_and_rest("b")
+        await ship.put_and_rest("a")
+        assert ship.names() == ["shipper.paused"]
+        ship.transport.let_go()
+        await ship.rest()
+        assert ship.transport.delivered == ["b"]
+        await ship.pass_time(60)
+        assert ship.names() == ["shipper.paused"]
+        assert ship.transport.requests.count(["a"]) > 3
+    assert [record.attempts for record in await claim(store, clock)] == [0]
+
+
 async def test_a_probe_that_meets_the_poison_is_followed_by_another(store: Store, clock: ManualClock) -> None:
     async with shipping(store, clock, crashing_on("bad1", "bad2")) as ship:
         await ship.put_and_rest("bad1", "bad2", "good")
