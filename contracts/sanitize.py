@@ -109,9 +109,22 @@ def _is_odd(raw: bytes, classes: bytes) -> bool:
             return True
     if b"\\" in raw and _HALF_OR_NUL.search(raw) is not None and not _whole(_ONLY_WHOLE_ESCAPES, raw):
         return True
-    if (_LONG_EXPONENT in classes or _LONG_RUN in classes) and _ODD_NUMBER.search(raw) is not None:
+    if _may_be_odd_number(raw, classes) and _ODD_NUMBER.search(raw) is not None:
         return True
     return classes.count(b"[") > DEPTH_MAX and _too_deep(raw)
+
+
+def _may_be_odd_number(raw: bytes, classes: bytes) -> bool:
+    """Leave out hexadecimal ids such as ``7e12345``: a search over the whole body for each costs too much."""
+    if _LONG_RUN in classes:
+        return True
+    at = classes.find(_LONG_EXPONENT)
+    while at >= 0:
+        before = raw[max(0, at - len(_LONG_RUN)) : at + 1].rstrip(b"0123456789.-+")
+        if not before or before[-1] in b"[:, \t\r\n":
+            return True
+        at = classes.find(_LONG_EXPONENT, at + 1)
+    return False
 
 
 def clean_text(text: str) -> str:
