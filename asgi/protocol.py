@@ -1,4 +1,4 @@
-"""HTTP/1.1 of uvicorn with a limit for the size of a request's head and for the time it may take."""
+"""HTTP/1.1 of uvicorn with limits for a request's head: its size, and the time until its body begins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES_MAX: Final = 64 * 1024
 HEAD_S_MAX: Final = 20.0
-"""From the connection, or the first byte of a later request, to the end of its head."""
+"""From the connection, or the first byte of a later request, to the first byte of its body (or its end)."""
 
 _TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -17,31 +17,33 @@ _TOO_LARGE: Final = (
 
 
 class BoundedHeads(HttpToolsProtocol):
-    """Closes a connection whose head is too large (431) or does not come to an end.
+    """Closes a connection whose head is too large (431), does not come to an end, or has no body behind it.
 
-    A head that arrives in one piece costs nothing more.
+    A request that arrives in one piece costs nothing more.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
         self._in_head = True
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._is_awaited = True
+        """Nothing of the body is here yet."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(HEAD_S_MAX, transport.close)
+        self._timer = self.loop.call_later(HEAD_S_MAX, self._too_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_is_over()
+        self._has_begun()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._is_awaited and self._timer is None and not self.transport.is_closing():
+            self._timer = self.loop.call_later(HEAD_S_MAX, self._too_late)
         if self._in_head:
             self._head_bytes += len(data)
-            if self._head_timer is None:
-                self._head_timer = self.loop.call_later(HEAD_S_MAX, self.transport.close)
             if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
                 # Behind a request that is not answered yet, the 431 would be read as that one's answer.
                 if self.cycle is None or self.cycle.response_complete:
@@ -49,17 +51,31 @@ class BoundedHeads(HttpToolsProtocol):
                 self.transport.close()
 
     def on_message_begin(self) -> None:
-        self._in_head = True
+        self._in_head = self._is_awaited = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        if self._head_timer is not None or self._head_bytes:
-            self._head_is_over()
+        self._head_bytes = 0
         super().on_headers_complete()
 
-    def _head_is_over(self) -> None:
-        self._head_bytes = 0
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def on_body(self, body: bytes) -> None:
+        self._has_begun()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._has_begun()
+        super().on_message_complete()
+
+    def _has_begun(self) -> None:
+        self._is_awaited = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_late(self) -> None:
+        self._timer = None
+        if self.pipeline:  # we do not read on before the requests ahead of it are answered
+            self._timer = self.loop.call_later(HEAD_S_MAX, self._too_late)
+        else:
+            self.transport.close()

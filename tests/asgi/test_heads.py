@@ -9,6 +9,7 @@ import pytest
 
 from asgi import protocol
 from asgi.answers import send_answer
+from asgi.body import BodyBudget, ClientGone, read_body
 from asgi.server import HttpServer
 from asgi.types import Receive, Scope, Send
 
@@ -69,6 +70,43 @@ async def test_a_head_that_stands_still_is_closed(
 ) -> None:
     monkeypatch.setattr(protocol, "HEAD_S_MAX", 0.1)
     assert await answers(port, start) == [200] * start.count(REQUEST)
+
+
+async def test_a_body_that_never_begins_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_S_MAX", 0.1)
+    gone = asyncio.Event()
+
+    async def reading(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await read_body(scope, receive, body_bytes_max=100, budget=BodyBudget(100))
+        except ClientGone:
+            gone.set()
+            return
+        await send_answer(send, 200, b"{}")
+
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
+    server = HttpServer(reading)
+    port = await server.start()
+    assert await answers(port, head + b"{}", head[:20], head[20:] + b"{}", head) == [200, 200]
+    await asyncio.wait_for(gone.wait(), 5)
+    await server.stop(1)
+
+
+async def test_a_request_behind_a_slow_one_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_S_MAX", 0.05)
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(0.2)
+        body = await read_body(scope, receive, body_bytes_max=100, budget=BodyBudget(100))
+        await send_answer(send, 200, body)
+
+    heads = [
+        b"POST / HTTP/1.1\r\nHost: x\r\n%bContent-Length: 2\r\n\r\n" % more
+        for more in (b"", b"Connection: close\r\n")
+    ]
+    server = HttpServer(slow)
+    assert await answers(await server.start(), heads[0] + b"{}" + heads[1], b"{}") == [200, 200]
+    await server.stop(1)
 
 
 async def test_a_slow_answer_is_not_a_slow_head(monkeypatch: pytest.MonkeyPatch) -> None:
