@@ -11,13 +11,14 @@ from litestar.params import FromPath
 from litestar.types import Receive, Scope, Send
 
 from asgi.answers import JSON, PROBLEM_JSON
+from asgi.body import BodyError, ClientGone, read_body
 from contracts.envelope import BATCH_PATH, EVENT_PATH
 from contracts.heartbeat import Heartbeat, HeartbeatAnswer, encode_answer
 from ingest.admission import Sender, admit
 from ingest.config import IngestConfig
 from ingest.doors import Doors, log
 from ingest.heartbeat import HEARTBEAT_BYTES_MAX, read_heartbeat
-from ingest.problems import BROKEN, BY_STATUS, UNAVAILABLE, Kind, ProblemError
+from ingest.problems import BROKEN, BY_STATUS, STALLED, UNAVAILABLE, Kind, ProblemError, of_body_error
 from ingest.row import UnavailableError
 
 
@@ -44,10 +45,18 @@ def create_app(config: IngestConfig, *, doors: Doors, desk: Desk) -> Litestar:
 
     @post("/api/collectors/{name:str}/heartbeat", status_code=200, request_max_body_size=HEARTBEAT_BYTES_MAX)
     async def heartbeat(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
-        body = await request.body()
-        admit(Sender(request.scope["headers"]), config.secrets, body)
-        beat, report = read_heartbeat(name, body)
-        return _answer(200, encode_answer(await desk.keep_heartbeat(beat, report)))
+        body = await read_body(
+            request.scope,  # type: ignore[arg-type]
+            request.receive,  # type: ignore[arg-type]
+            body_bytes_max=HEARTBEAT_BYTES_MAX,
+            budget=doors.budget,
+        )
+        try:
+            admit(Sender(request.scope["headers"]), config.secrets, body)
+            beat, report = read_heartbeat(name, body)
+            return _answer(200, encode_answer(await desk.keep_heartbeat(beat, report)))
+        finally:
+            doors.budget.give(len(body))
 
     @get("/healthz")
     async def healthz() -> Response[bytes]:
@@ -62,6 +71,13 @@ def create_app(config: IngestConfig, *, doors: Doors, desk: Desk) -> Litestar:
     def on_problem(_request: Request[Any, Any, Any], error: ProblemError) -> Response[bytes]:
         return _problem(error)
 
+    def on_body_error(_request: Request[Any, Any, Any], error: BodyError) -> Response[bytes]:
+        if isinstance(error, ClientGone):
+            return _problem(ProblemError(STALLED))  # nobody reads it
+        return _problem(
+            of_body_error(error, body_bytes_max=HEARTBEAT_BYTES_MAX, retry_after_s=config.retry_after_s)
+        )
+
     def on_unavailable(_request: Request[Any, Any, Any], _error: UnavailableError) -> Response[bytes]:
         return _problem(ProblemError(UNAVAILABLE, retry_after_s=config.retry_after_s))
 
@@ -70,6 +86,7 @@ def create_app(config: IngestConfig, *, doors: Doors, desk: Desk) -> Litestar:
         exception_handlers={
             ProblemError: on_problem,
             UnavailableError: on_unavailable,
+            BodyError: on_body_error,
             HTTPException: _on_framework_error,
             Exception: _on_broken,
         },

@@ -10,7 +10,7 @@ import asyncpg
 import msgspec
 import structlog
 
-from contracts.heartbeat import Heartbeat, HeartbeatAnswer, ScopeEntry
+from contracts.heartbeat import Depth, Heartbeat, HeartbeatAnswer, ScopeEntry, decode_heartbeat
 from ingest import partitions, statements
 from ingest.config import IngestConfig
 from ingest.lane import DATABASE_ERRORS, connect
@@ -87,29 +87,32 @@ class LakeDesk:
         await self._with_connection(self._look)
 
     async def _look(self, connection: asyncpg.Connection[Any]) -> None:
-        """Another process that is at it makes this one skip the alerts."""
+        """The alerts come first: a month that cannot be made must not hide what the collectors say."""
+        await self._look_for_alerts(connection)
         try:
             made = await partitions.make_ahead(connection)
         except asyncpg.LockNotAvailableError:
             made = []
+        except partitions.CatchAllMissingError as error:
+            log.warning("partition.catch_all_missing", reason=str(error))
+            made = []
         for name in made:
             log.info("partition.made", name=name)
+
+    async def _look_for_alerts(self, connection: asyncpg.Connection[Any]) -> None:
+        """Another process that is at it makes this one skip the round."""
+        changed = frozenset(self._scope_changes)
         async with connection.transaction():
             if not await connection.fetchval(statements.WATCH_LOCK):
                 return
-            rows = await connection.fetch(statements.LAST_BEATS, COLLECTORS_MAX)
-            beats = [
-                Beat(name=row[0], age_s=row[1], report=msgspec.json.decode(row[2], type=Heartbeat))
-                for row in rows
-            ]
-            now = await connection.fetchval("SELECT now()")
+            beats = [_beat(row) for row in await connection.fetch(statements.LAST_BEATS, COLLECTORS_MAX)]
+            now = await connection.fetchval(statements.NOW)
             changes = [
-                Alert(name="scope.changed", subject=f"{gateway}/{instance}")
-                for gateway, instance in self._scope_changes
+                Alert(name="scope.changed", subject=f"{gateway}/{instance}") for gateway, instance in changed
             ]
             due = due_alerts(beats, self._config, now) + changes
             await self._settle(connection, due, beats)
-            self._scope_changes.clear()
+        self._scope_changes -= changed
 
     async def _settle(self, connection: asyncpg.Connection[Any], due: list[Alert], beats: list[Beat]) -> None:
         columns = ([a.name for a in due], [a.subject for a in due], [_encode(a.detail) for a in due])
@@ -144,3 +147,13 @@ class LakeDesk:
                 self._connection.terminate()
                 self._connection = None
                 raise
+
+
+def _beat(row: asyncpg.Record) -> Beat:
+    """A report that another release wrote and this one cannot read counts as one that says nothing."""
+    name, age_s, report = row
+    try:
+        heartbeat = decode_heartbeat(report)
+    except msgspec.MsgspecError:
+        heartbeat = Heartbeat(name=name, version="", epoch="", boot="", seq=0, uptime_s=0, depth=Depth())
+    return Beat(name=name, age_s=age_s, report=heartbeat)

@@ -96,7 +96,7 @@ class Lane:
             return await self._commit(connection, rows)
         except asyncpg.PostgresError as error:
             state = error.sqlstate or ""
-            if state[:2] in _REFUSED_CLASSES or state in _REFUSED_STATES:
+            if _is_rows_fault(error, state):
                 raise RowRefusedError(f"SQLSTATE {state}") from error
             self._lost(f"SQLSTATE {state}")
             raise UnavailableError(f"SQLSTATE {state}") from error
@@ -200,6 +200,13 @@ class Lane:
             known[gateway, instance] = unknown[gateway, instance]
         while len(known) > SCOPES_KNOWN_MAX:
             known.popitem(last=False)
+
+
+def _is_rows_fault(error: asyncpg.PostgresError, state: str) -> bool:
+    """Whether another database would refuse the row too; else it is an outage of this one."""
+    if isinstance(error, asyncpg.CheckViolationError) and not error.constraint_name:
+        return False  # no partition for the row: somebody detached one too many
+    return state[:2] in _REFUSED_CLASSES or state in _REFUSED_STATES
 
 
 def _columns(rows: Sequence[Row]) -> list[Any]:

@@ -8,6 +8,8 @@ from typing import Final
 
 import asyncpg
 
+from ingest.statements import NOW
+
 MONTHS_AHEAD: Final = 3
 """How many months after the current one stand ready."""
 MONTHS_MAX: Final = 240
@@ -30,19 +32,25 @@ SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) AS bounds
 _QUOTED: Final = re.compile(r"'([^']+)'")
 
 
+class CatchAllMissingError(Exception):
+    """The range behind the last month is gone (detached by hand): no month can be cut from it."""
+
+
 async def make_ahead(connection: asyncpg.Connection, *, now: datetime | None = None) -> list[str]:
     """Make the months from where the last one ends up to ``MONTHS_AHEAD`` after ``now``; returns their names.
 
     ``now`` is the database's clock unless given. Rows that already lie in the catch-all are moved.
-    Raises asyncpg.LockNotAvailableError when the tables are busy.
+    Raises asyncpg.LockNotAvailableError when the tables are busy, and CatchAllMissingError.
     """
     async with connection.transaction():
         await connection.execute(f"SET LOCAL timezone = 'UTC'; SET LOCAL lock_timeout = '{LOCK_S_MAX}s'")
         await connection.execute(_LOCK)
         if now is None:
-            now = await connection.fetchval("SELECT now()")
+            now = await connection.fetchval(NOW)
         bounds = {row["relname"]: row["bounds"] for row in await connection.fetch(_BOUNDS)}
         current = _month(now)
+        if "whatsapp_event_logs_future" not in bounds:
+            raise CatchAllMissingError(f"{_FUTURE} is no partition of {_PARENT}")
         start = _lower_bound(bounds["whatsapp_event_logs_future"])
         if len(bounds) == 2 and start != current:
             await _move_epoch(connection, current)

@@ -78,6 +78,9 @@ ON CONFLICT (name) DO UPDATE
 PING: Final = "SELECT 1 FROM lake.event_ids LIMIT 1"
 """Reads our own table: a database without the schema is not ready."""
 
+NOW: Final = "SELECT now()"
+"""The database's clock: the only one that all processes share."""
+
 # The watch: one process at a time decides about alerts; the others skip the round.
 WATCH_LOCK: Final = "SELECT pg_try_advisory_xact_lock(hashtext('lake.alerts watch'))"
 

@@ -107,3 +107,17 @@ async def test_a_server_that_only_reads_is_an_outage(dsn: str) -> None:
         await healer.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
         await healer.close()
         assert (await b.post(an_id(), event())).status_code == 201
+
+
+async def test_a_month_that_was_detached_by_mistake_is_an_outage_and_no_fault_of_the_event(dsn: str) -> None:
+    async with backend(dsn) as b:
+        names = await b.fetch("""
+            SELECT inhrelid::regclass::text AS name FROM pg_inherits
+             WHERE inhparent = 'lake.whatsapp_event_logs'::regclass
+        """)
+        for row in names:
+            await b.fetch(f"ALTER TABLE lake.whatsapp_event_logs DETACH PARTITION {row['name']}")
+        event_id, body = an_id(), event()
+        assert (await b.post(event_id, body)).status_code == 503
+        await b.fetch("CREATE TABLE lake.everything PARTITION OF lake.whatsapp_event_logs DEFAULT")
+        assert await until_status(b, event_id, body, 201) == 201

@@ -117,6 +117,29 @@ async def test_another_scope_for_a_known_instance_raises_an_alert_once(dsn: str)
         assert await look(b) == [("scope.changed", "g/i", True, 0)]
 
 
+async def test_a_report_of_another_release_does_not_end_the_watch(dsn: str) -> None:
+    async with backend(dsn) as b:
+        await send(b, beat())
+        await b.fetch("""UPDATE lake.collectors SET report = '{"name": "edge-1", "depth": "deep"}'""")
+        assert await look(b) == []
+        await b.fetch("UPDATE lake.collectors SET last_seen_at = now() - interval '91 seconds'")
+        assert await look(b) == [("collector.silent", "edge-1", True, 0)]
+
+
+async def test_alerts_do_not_wait_for_a_month_that_cannot_be_made(dsn: str) -> None:
+    async with backend(dsn) as b:
+        await send(b, beat(depth=Depth(waiting=20_000)))
+        await b.fetch("DROP TABLE lake.whatsapp_event_logs_future")
+        assert await look(b) == [("collector.backlog", "edge-1", True, 0)]
+
+
+async def test_heartbeats_count_as_bodies_in_flight(dsn: str) -> None:
+    async with backend(dsn, body_bytes_max=1000, bodies_bytes_max=1000) as b:
+        assert (await send(b, beat(version="x" * 900))).status_code == 503
+        assert (await send(b, beat())).status_code == 200
+        assert b.service.doors.budget.bytes_used == 0
+
+
 def ago(**delta: float) -> str:
     return (NOW - timedelta(**delta)).isoformat()
 
