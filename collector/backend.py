@@ -17,7 +17,7 @@ from contracts.signing import sign
 from outbox.verdict import TransportFailure
 
 CONNECTIONS_SPARE: Final = 2
-"""Beside the batches in flight: a heartbeat and a probe."""
+"""Beside the requests in flight: a heartbeat and a probe."""
 
 FAILURES: Final[dict[type[httpx.TransportError], TransportFailure]] = {
     httpx.TransportError: TransportFailure.OTHER,
@@ -66,7 +66,7 @@ class Backend:
             headers={"User-Agent": "zaplake-collector", COLLECTOR_HEADER: config.name},
             timeout=httpx.Timeout(limits.request_timeout_s),
             limits=httpx.Limits(
-                max_connections=limits.batches_in_flight_max + CONNECTIONS_SPARE,
+                max_connections=limits.batches_in_flight_max + limits.solos_in_flight_max + CONNECTIONS_SPARE,
                 keepalive_expiry=limits.client_keep_alive_s,
             ),
             follow_redirects=False,

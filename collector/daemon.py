@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 import structlog
@@ -107,12 +108,12 @@ class Daemon:
             store=store,
             capture=capture,
             limits=limits,
-            now=now,
+            now=wall_now,
             status=reporter.status,
             wake=shipper.wake,
         )
         server = HttpServer(
-            Door(capture=capture, config=config, alerts=alerts, status=reporter.status, now=now),
+            Door(capture=capture, config=config, alerts=alerts, status=reporter.status, now=wall_now),
             host=config.host,
             port=config.port,
             backlog=limits.accept_backlog,
@@ -178,6 +179,14 @@ class Daemon:
         ]
 
 
+def wall_now() -> datetime:
+    """What is written on an event and held against a token: a clock that was set right counts at once.
+
+    The engine's own clock never goes back; if it was ahead at the start, it stays ahead until the next.
+    """
+    return datetime.now(UTC)
+
+
 def shipper_config(config: CollectorConfig) -> ShipperConfig:
     """The engine's limits as this collector has them."""
     limits = config.limits
@@ -185,6 +194,7 @@ def shipper_config(config: CollectorConfig) -> ShipperConfig:
         batch_records_max=limits.batch_records_max,
         batch_bytes_max=limits.batch_bytes_max,
         in_flight_max=limits.batches_in_flight_max,
+        solo_in_flight_max=limits.solos_in_flight_max,
         drain_s_max=limits.drain_s,
     )
 

@@ -29,8 +29,10 @@ from collector.route import PREFIX, Place, place_in, segments
 from collector.translate import Arrival
 from collector.verbs import Document
 from contracts.envelope import PROBLEM_TOO_LARGE, PROBLEM_UNAVAILABLE
+from outbox.store import StoreError
 
 CHALLENGE_CHARS_MAX: Final = 1024
+QUERY_FIELDS_MAX: Final = 20
 _TEXT: Final = b"text/plain; charset=utf-8"
 _NOSNIFF: Final = ((b"x-content-type-options", b"nosniff"),)
 _HEALTHY: Final = b'{"status":"ok"}'
@@ -104,13 +106,25 @@ class Door:
         if parts == [b"healthz"]:
             await send_answer(send, 200, _HEALTHY)
         elif parts == [b"status"] and is_loopback(scope.get("client")):
-            await send_answer(send, 200, _encode(await self._status()))
+            await self._tell_status(send)
         else:
             self._capture.tally.add_total("no_gateway")
             await send_answer(send, 404, _NOT_FOUND, PROBLEM_JSON)
 
+    async def _tell_status(self, send: Send) -> None:
+        try:
+            document = await self._status()
+        except StoreError as error:
+            _log.warning("status.failed", error=type(error).__name__)
+            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+        else:
+            await send_answer(send, 200, _encode(document))
+
     async def _handshake(self, gate: _Gate, scope: Scope, send: Send) -> None:
-        query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=20)
+        try:
+            query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=QUERY_FIELDS_MAX)
+        except ValueError:
+            query = {}
         token = query.get("hub.verify_token", [""])[0]
         challenge = query.get("hub.challenge", [""])[0]
         subscribes = query.get("hub.mode") == ["subscribe"]
@@ -155,13 +169,19 @@ class Door:
         wire = await read_body(
             scope, receive, body_bytes_max=self._limits.body_bytes_max, budget=self._budget
         )
+        taken = len(wire)
         try:
             if not opened and not gate.credentials.body_allows(headers, wire):
                 raise _Refused("door.secret", "missing or wrong secret")
             encoding = headers.get(b"content-encoding")
-            raw = wire if encoding is None else await self._inflate(encoding, wire)
+            if encoding is not None:
+                wire = await self._inflate(encoding, wire)
+                self._budget.give(taken)
+                taken = 0
+                self._budget.take(len(wire))
+                taken = len(wire)
             arrival = Arrival(
-                raw=raw,
+                raw=wire,
                 gateway=gate.gateway,
                 path_instance=place.instance,
                 channel="webhook",
@@ -169,7 +189,7 @@ class Door:
             )
             await self._capture.take(arrival)
         finally:
-            self._budget.give(len(wire))
+            self._budget.give(taken)
 
     def _may_read(self, gate: _Gate, place: Place, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         """True when the door is open already, False when the body must open it; _Refused when nothing can."""

@@ -14,6 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asgi.answers import send_answer
+from asgi.body import BodyBudget, read_body
+from asgi.server import HttpServer
+from asgi.types import Receive, Scope, Send
 from collector.backend import FAILURES, Backend, failure_of
 from collector.config import CollectorConfig, Limits
 from collector.shipping import HttpTransport, batch_line
@@ -220,3 +224,25 @@ def test_a_name_that_does_not_resolve_and_a_bad_certificate_are_told_apart() -> 
     error.__cause__ = socket.gaierror(-2, "Name or service not known")
     assert failure_of(error) is TransportFailure.RESOLVE
     assert failure_of(httpx.ConnectError("no")) is TransportFailure.CONNECT
+
+
+async def test_old_offenders_that_hang_leave_connections_for_the_batches_and_the_heartbeat() -> None:
+    limits = Limits(batches_in_flight_max=2, solos_in_flight_max=3, request_timeout_s=5.0)
+    arrived, everybody = 0, asyncio.Event()
+
+    async def hanging(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal arrived
+        await read_body(scope, receive, body_bytes_max=1000, budget=BodyBudget(1000))
+        arrived += 1
+        if arrived == 2 + 3 + 1:
+            everybody.set()
+        await everybody.wait()
+        await send_answer(send, 503, b"{}")
+
+    server = HttpServer(hanging)
+    url = f"http://127.0.0.1:{await server.start()}"
+    async with Backend(config(url, limits)) as backend:
+        transport = HttpTransport(backend)
+        answers = await asyncio.gather(*(transport.send([record(number)]) for number in range(1, 7)))
+    assert [answer.status for answer in answers] == [503] * 6
+    await server.stop(1)
