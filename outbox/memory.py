@@ -191,6 +191,12 @@ class MemoryStore:
 
     async def prune(self, limits: PruneLimits) -> int:
         state, room = self._open(), limits.rows_per_call_max
+        exported = [d for d in self._dead(None) if d.rowid <= limits.dead_through][:room]
+        excess = len(state.dead) - limits.dead_rows_max
+        dead = [d for place, d in enumerate(exported) if place < excess or d.died_at < limits.dead_before]
+        for d in dead:
+            state.forget_dead(d)
+        room -= len(dead)
         excess = len(state.seen) - limits.seen_rows_max
         oldest = list(state.seen.items())[:room]
         seen = [k for place, (k, (at, _)) in enumerate(oldest) if place < excess or at < limits.seen_before]
@@ -198,12 +204,6 @@ class MemoryStore:
             del state.seen[key]
             state.copies.pop(key, None)
         room -= len(seen)
-        exported = [d for d in self._dead(None) if d.rowid <= limits.dead_through][:room]
-        excess = len(state.dead) - limits.dead_rows_max
-        dead = [d for place, d in enumerate(exported) if place < excess or d.died_at < limits.dead_before]
-        for d in dead:
-            state.forget_dead(d)
-        room -= len(dead)
         last = list(state.last)[: max(0, min(room, len(state.last) - limits.last_rows_max))]
         for name in last:
             del state.last[name]

@@ -124,7 +124,13 @@ def release_held(
 
 
 def prune(engine: SqliteEngine, limits: PruneLimits) -> int:
+    """Dead letters first: they were just exported, and what stays would be exported again."""
     room = limits.rows_per_call_max
+    excess = engine.ledger.dead - limits.dead_rows_max
+    dead = _old(engine, sql.DEAD_OLDEST, (limits.dead_through, room), limits.dead_before, excess)
+    if dead:
+        _forget_dead(engine, dead)
+    room -= len(dead)
     seen = _old(
         engine, sql.SEEN_OLDEST, (room,), limits.seen_before, engine.ledger.seen - limits.seen_rows_max
     )
@@ -132,11 +138,6 @@ def prune(engine: SqliteEngine, limits: PruneLimits) -> int:
         _forget_ids(engine, seen)
         engine.ledger.seen -= len(seen)
     room -= len(seen)
-    excess = engine.ledger.dead - limits.dead_rows_max
-    dead = _old(engine, sql.DEAD_OLDEST, (limits.dead_through, room), limits.dead_before, excess)
-    if dead:
-        _forget_dead(engine, dead)
-    room -= len(dead)
     excess = min(room, engine.ledger.last - limits.last_rows_max)
     last = engine.connection.execute(sql.LAST_OLDEST, (max(0, excess),)).fetchall()
     if last:

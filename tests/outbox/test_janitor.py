@@ -67,6 +67,18 @@ async def test_too_many_dead_letters_go_oldest_first(
     assert archived(tmp_path / "a") == [f"{n:02}" for n in range(10)]
 
 
+async def test_a_letter_is_archived_once_also_while_much_else_is_forgotten(
+    store: Store, clock: ManualClock, tmp_path: Path
+) -> None:
+    await put_ids(store, *[f"{n:02}" for n in range(60)])
+    await end_all(store, clock, Verdict.DELIVERED)
+    await put_ids(store, "dead-1", "dead-2")
+    await end_all(store, clock, Verdict.DEAD)
+    clock.advance(40 * DAY_S)
+    assert await janitor(store, clock, tmp_path / "a", []).tick() == 62
+    assert archived(tmp_path / "a") == ["dead-1", "dead-2"]
+
+
 async def test_a_failing_archive_keeps_the_letters_and_forgets_the_rest(
     store: Store, clock: ManualClock, tmp_path: Path
 ) -> None:
