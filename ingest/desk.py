@@ -19,6 +19,8 @@ from ingest.watch import Alert, Beat, due_alerts, judged
 
 log: Final = structlog.get_logger("ingest")
 
+READY_S_MAX: Final = 3.0
+"""A database that needs longer for a ping is not ready."""
 SCOPES_MAX: Final = 50_000
 COLLECTORS_MAX: Final = 10_000
 SCOPE_CHANGES_MAX: Final = 1000
@@ -62,8 +64,9 @@ class LakeDesk:
             return True
 
         try:
-            return self.open and await self._with_connection(ping)
-        except UnavailableError:
+            async with asyncio.timeout(READY_S_MAX):
+                return self.open and await self._with_connection(ping)
+        except (UnavailableError, TimeoutError):
             return False
 
     async def run(self) -> None:

@@ -57,7 +57,8 @@ async def connect(config: IngestConfig, *, name: str) -> asyncpg.Connection[Any]
             server_settings=settings,
         )
     except DATABASE_ERRORS as error:
-        raise UnavailableError(f"connect: {type(error).__name__}") from error
+        hint = "; set transaction_pooler?" if "startup parameter" in str(error) else ""
+        raise UnavailableError(f"connect: {type(error).__name__}{hint}") from error
     try:
         await connection.set_type_codec(
             "jsonb", schema="pg_catalog", encoder=_jsonb, decoder=_json_text, format="binary"
@@ -204,7 +205,7 @@ class Lane:
 
 def _is_rows_fault(error: asyncpg.PostgresError, state: str) -> bool:
     """Whether another database would refuse the row too; else it is an outage of this one."""
-    if isinstance(error, asyncpg.CheckViolationError) and not error.constraint_name:
+    if isinstance(error, asyncpg.CheckViolationError) and error.table_name and not error.constraint_name:
         return False  # no partition for the row: somebody detached one too many
     return state[:2] in _REFUSED_CLASSES or state in _REFUSED_STATES
 

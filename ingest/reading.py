@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from contracts.envelope import TYPE_CHARS_MAX
-from contracts.jsontext import NotJson, decode, slice_at
+from contracts.jsontext import NotJson, decode, slices_at
 from contracts.sanitize import sanitize, valid_needs_repair
 from ingest.problems import BAD_EVENT_ID, NOT_JSON, WRONG_SHAPE, ProblemError
 from ingest.row import Row
@@ -162,10 +162,9 @@ def _read_repaired(body: bytes, event_id: str | None, collector: str | None) -> 
         raise ProblemError(WRONG_SHAPE, "The body must be an object.")
     paths: list[str] = []
     members: dict[str, object] = {}
-    for name in Incoming.__struct_fields__:
-        if name not in decoded:
-            continue
-        clean = sanitize(slice_at(body, (name,)))
+    names = [name for name in Incoming.__struct_fields__ if name in decoded]
+    for name, raw in zip(names, slices_at(body, [(name,) for name in names]), strict=True):
+        clean = sanitize(raw)
         paths += [f"/{name}{path}" for path in clean.paths]
         members[name] = Raw(clean.json.encode())
     try:

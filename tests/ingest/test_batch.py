@@ -100,3 +100,42 @@ async def test_a_batch_is_signed_as_a_whole(b: Backend) -> None:
 async def test_a_large_batch_is_read_off_the_loop(b: Backend) -> None:
     lines = [event(event_id=an_id(), payload={"t": "x" * 20_000}) for _ in range(40)]
     assert [line["status"] for line in receipts(await b.post_batch(*lines))] == ["stored"] * 40
+
+
+NASTY = [
+    '"',
+    "\\",
+    '\\"',
+    "{}",
+    "{a,b}",
+    ",",
+    "NULL",
+    "null",
+    "",
+    " ",
+    "a\nb",
+    '","',
+    "ç😀",
+    "'; DROP TABLE x",
+    "\u2028",
+    "\\x41",
+]
+
+
+async def test_any_text_in_any_column_comes_back_as_it_was(b: Backend) -> None:
+    """Columns travel as array literals, alone and beside columns that are plain or absent."""
+    columns = ("chat_jid", "instance", "gateway", "scope", "channel", "kind", "occurred_from", "reader_error")
+    groups: list[list[str | None]] = [[*NASTY], [*NASTY, None], ["plain"], [None, "plain"]]
+    for texts in groups + [[text] for text in NASTY]:
+        ids = [an_id() for _ in texts]
+        lines = []
+        for number, (event_id, text) in enumerate(zip(ids, texts, strict=True)):
+            members: dict[str, Any] = dict.fromkeys(columns, text) | {"type": text or "t"}
+            lists = {} if text is None else {"flags": [text, "x"], "redacted": [text]}
+            lines.append(event(event_id=event_id, payload={"n": number}, **members | lists))
+        assert {line["status"] for line in receipts(await b.post_batch(*lines))} == {"stored"}
+        for row, text in zip((await b.events())[-len(texts) :], texts, strict=True):
+            assert [row[name] for name in columns] == [text] * len(columns)
+            assert row["type"] == (text or "t")
+            assert row["flags"] == (None if text is None else [text, "x"])
+            assert row["redacted"] == (None if text is None else [text])

@@ -93,6 +93,7 @@ async def test_a_database_that_hangs_is_given_up_in_time(dsn: str, proxy: Proxy)
         assert (await b.post(an_id(), event())).status_code == 201
         proxy.frozen.clear()
         assert (await b.post(event_id, event())).status_code == 503
+        assert (await b.client.get("/readyz")).status_code == 503
         proxy.frozen.set()
         await until_status(b, event_id, event(), 200, 201)
         assert await b.count() == 2
