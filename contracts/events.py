@@ -30,7 +30,7 @@ class Fold(enum.Enum):
     TRANSITION = "transition"
     """Skipped when its hash equals the subject's last."""
     CLEAR = "clear"
-    """A delete: always a row; what was kept of the subject is forgotten."""
+    """A delete: a row once; what was kept of the subject is forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,10 @@ Members: TypeAlias = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """``keep`` is what the subject's members become when the record is put; None forgets the subject."""
+    """``keep`` is what the subject's members become when the record is put; None forgets the subject.
+
+    No members at all is the mark that a clear leaves.
+    """
 
     suppressed: bool
     keep: Members | None = None
@@ -24,12 +27,14 @@ def rule(guard: Guard, kept: Members | None) -> Ruling:
     """Judge one record against what its subject kept (None: nothing is known of it).
 
     A snapshot that repeats kept values in each member it carries tells nothing; members it does not
-    carry stay as they were. A transition tells nothing when it equals the last one. A clear always
-    passes. Too many members: passes, and the subject is forgotten, since a part would suppress wrongly.
+    carry stay as they were. A transition tells nothing when it equals the last one, a clear when the
+    subject was cleared and nothing came since. Too many members: passes, and the subject is forgotten,
+    since a part would suppress wrongly.
     """
     match guard.mode:
         case GuardMode.CLEAR:
-            return Ruling(suppressed=False)
+            suppressed = kept is not None and not kept
+            merged = {}
         case GuardMode.TRANSITION:
             suppressed = kept is not None and kept == guard.members
             merged = dict(guard.members)

@@ -14,7 +14,7 @@ from typing import Final
 from outbox import sqlite_statements as sql
 from outbox.clock import Clock
 from outbox.guarding import Members, rule
-from outbox.record import Guard, GuardMode, NewRecord, PutOutcome, PutResult, Record, Stamp
+from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Record, Stamp
 from outbox.sqlite_file import FILE_NAME, as_us, connect, from_us
 from outbox.store import REASON_CHARS_MAX, SIGHTING_CHANNELS_MAX, Settlement, Sighting, StoreStats
 from outbox.verdict import Verdict
@@ -156,7 +156,7 @@ class SqliteEngine:
         if rowid is not None:
             self.connection.execute(sql.LAST_DELETE, (rowid,))
             self.ledger.last -= 1
-        if members is not None and guard.mode is not GuardMode.CLEAR:
+        if members is not None:
             kept = json.dumps({name: hash_.hex() for name, hash_ in members.items()}, separators=_COMPACT)
             self.connection.execute(sql.LAST_INSERT, (key_bytes(guard.key), kept))
             self.ledger.last += 1

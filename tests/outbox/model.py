@@ -48,8 +48,10 @@ class Model:
 
     def _is_old(self, guard: Guard) -> bool:
         kept = self.last.get(guard.key)
-        if kept is None or guard.mode is GuardMode.CLEAR:
+        if kept is None:
             return False
+        if guard.mode is GuardMode.CLEAR:
+            return not kept
         if guard.mode is GuardMode.TRANSITION:
             return kept == guard.members
         return all(kept.get(name) == value for name, value in guard.members.items())
@@ -60,6 +62,8 @@ class Model:
             self.last[guard.key] = dict(guard.members)
         elif guard.mode is GuardMode.SNAPSHOT:
             self.last[guard.key] = {**kept, **guard.members}
+        else:
+            self.last[guard.key] = {}
 
     def due(self) -> list[Key]:
         """What a claim without bounds returns, in its order."""

@@ -9,13 +9,15 @@ import pytest
 
 from outbox.clock import ManualClock
 from outbox.record import Record
+from outbox.shipper import Shipper, ShipperConfig
 from outbox.shipper_events import RecordDead, ShipperHalted, ShipperPaused, ShipperResumed
-from outbox.store import Store
+from outbox.store import Store, StoreUnavailable
 from outbox.transport import Answer, RecordReceipt
 from outbox.verdict import TransportFailure
 from tests.outbox.harness import shipping
 from tests.outbox.records import claim, ids, new, put_ids
-from tests.support.scripted_transport import stored
+from tests.support.faults import FaultPoint, FaultyStore
+from tests.support.scripted_transport import ScriptedTransport, stored
 
 NAMES = [f"r{n:02}" for n in range(20)]
 
@@ -261,6 +263,26 @@ async def test_a_stop_waits_for_the_answer_on_its_way(store: Store, clock: Manua
         await ship.put_and_rest("a")
     assert ship.transport.requests == [["a"]]
     assert (await store.stats()).seen == 1
+
+
+async def test_a_stop_does_not_wait_for_a_store_that_is_away(store: Store, clock: ManualClock) -> None:
+    def trip(_point: FaultPoint, name: str) -> None:
+        if name == "claim":
+            raise StoreUnavailable("the disk is full")
+
+    transport = ScriptedTransport(script=Switch())
+    config = ShipperConfig(drain_s_max=20)
+    shipper = Shipper(FaultyStore(store, trip), transport, clock, config, lambda _: None)
+    stop = asyncio.Event()
+    running = asyncio.create_task(shipper.run(stop))
+    for _ in range(9):
+        await _until(lambda: clock.waiting == 1)
+        clock.advance(300)
+        await _until(lambda: clock.waiting == 1)
+    stop.set()
+    await _until(lambda: clock.waiting == 2)
+    clock.advance(20)
+    await asyncio.wait_for(running, 5)
 
 
 async def test_a_failure_of_the_code_ends_the_run_and_gives_the_records_back(

@@ -60,6 +60,20 @@ async def test_a_known_poison_does_not_pause_its_neighbours_again(store: Store, 
         assert 6 <= len(delays) <= 9
 
 
+async def test_what_is_told_of_a_delay_holds_nothing_of_a_strangers_answer(
+    store: Store, clock: ManualClock
+) -> None:
+    def script(records: Sequence[Record]) -> Answer | None:
+        bad = any(record.id == "bad" for record in records)
+        return Answer(status=500, reason="500", detail="text of a message") if bad else None
+
+    async with shipping(store, clock, script) as ship:
+        await ship.put_and_rest("bad", *NAMES)
+        await ship.pass_until(lambda: "record.delayed" in ship.names(), at_most_s=60)
+        delays = [event for event in ship.events if isinstance(event, RecordDelayed)]
+        assert {event.reason for event in delays} == {"500"}
+
+
 async def test_a_delayed_poison_goes_alone(store: Store, clock: ManualClock) -> None:
     async with shipping(store, clock, crashing_on("bad")) as ship:
         await ship.put_and_rest("bad", *NAMES)

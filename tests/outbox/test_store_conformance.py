@@ -172,12 +172,14 @@ async def test_snapshot_is_suppressed_when_each_member_it_carries_is_kept(store:
         assert await put_one(store, record) is outcome, n
 
 
-async def test_clear_is_a_row_and_forgets_the_subject(store: Store) -> None:
+async def test_clear_is_a_row_once_and_forgets_the_subject(store: Store) -> None:
     assert await put_one(store, guarded("1", SNAPSHOT, name=b"ana")) is STORED
     assert await put_one(store, guarded("2", CLEAR)) is STORED
     assert await put_one(store, guarded("3", SNAPSHOT, name=b"ana")) is STORED
     assert await put_one(store, guarded("4", CLEAR)) is STORED
-    assert await put_one(store, guarded("5", CLEAR)) is STORED
+    assert await put_one(store, guarded("5", CLEAR)) is SUPPRESSED
+    assert await put_one(store, guarded("6", SNAPSHOT, name=b"ana")) is STORED
+    assert await put_one(store, guarded("7", CLEAR)) is STORED
 
 
 async def test_a_copy_whose_id_is_known_changes_nothing_of_the_subject(store: Store) -> None:
