@@ -8,7 +8,7 @@ from litestar import Litestar, Request, Response, get, post
 from litestar.exceptions import HTTPException
 from litestar.handlers import asgi
 from litestar.params import FromPath
-from litestar.types import Receive, Scope, Send
+from litestar.types import ExceptionHandlersMap, Receive, Scope, Send
 
 from asgi.answers import JSON, PROBLEM_JSON
 from asgi.body import BodyError, ClientGone, read_body
@@ -68,6 +68,16 @@ def create_app(config: IngestConfig, *, doors: Doors, desk: Desk) -> Litestar:
             raise UnavailableError("not ready")
         return _answer(200, b'{"status":"ready"}')
 
+    return Litestar(
+        route_handlers=[event, batch, heartbeat, healthz, readyz],
+        exception_handlers=_answers_to_errors(config),
+        openapi_config=None,
+        logging_config=None,
+        request_max_body_size=HEARTBEAT_BYTES_MAX,
+    )
+
+
+def _answers_to_errors(config: IngestConfig) -> ExceptionHandlersMap:
     def on_problem(_request: Request[Any, Any, Any], error: ProblemError) -> Response[bytes]:
         return _problem(error)
 
@@ -81,19 +91,13 @@ def create_app(config: IngestConfig, *, doors: Doors, desk: Desk) -> Litestar:
     def on_unavailable(_request: Request[Any, Any, Any], _error: UnavailableError) -> Response[bytes]:
         return _problem(ProblemError(UNAVAILABLE, retry_after_s=config.retry_after_s))
 
-    return Litestar(
-        route_handlers=[event, batch, heartbeat, healthz, readyz],
-        exception_handlers={
-            ProblemError: on_problem,
-            UnavailableError: on_unavailable,
-            BodyError: on_body_error,
-            HTTPException: _on_framework_error,
-            Exception: _on_broken,
-        },
-        openapi_config=None,
-        logging_config=None,
-        request_max_body_size=HEARTBEAT_BYTES_MAX,
-    )
+    return {
+        ProblemError: on_problem,
+        UnavailableError: on_unavailable,
+        BodyError: on_body_error,
+        HTTPException: _on_framework_error,
+        Exception: _on_broken,
+    }
 
 
 def _on_framework_error(_request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
