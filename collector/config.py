@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
+from contracts.events import KINDS
+
 Family: TypeAlias = Literal["evolution", "baileys", "waha", "cloudapi"]
 FAMILIES: Final[tuple[Family, ...]] = get_args(Family)
 
@@ -85,6 +87,8 @@ class CaptureFilter:
     def __post_init__(self) -> None:
         odd = self.chat_classes - set(CHAT_CLASSES)
         _refuse(bool(odd), f"capture: unknown chat class {sorted(odd)}; one of {', '.join(CHAT_CLASSES)}")
+        strange = self.kinds - KINDS
+        _refuse(bool(strange), f"capture: unknown kind {sorted(strange)}; one of {', '.join(sorted(KINDS))}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

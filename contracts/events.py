@@ -12,6 +12,19 @@ Path: TypeAlias = tuple[str | int, ...]
 Part: TypeAlias = "str | int | bool | tuple[str | int | bool | None, ...] | Occurrence | None"
 
 
+KINDS: Final = frozenset(
+    {
+        "account.notice", "blocklist", "call", "chat", "connection", "contact", "gateway.notice",
+        "group.join_request", "group.member_tag", "group.metadata", "group.participants", "history.marker",
+        "instance.create", "instance.delete", "instance.logout", "instance.remove", "label", "label.assoc",
+        "lid_mapping", "message", "message.delete_local", "message.edit", "message.edit.echo", "message.flag",
+        "message.media", "message.protocol", "message.receipt", "message.revoke", "message.status",
+        "message.stub", "poll.vote", "presence", "reaction", "settings", "typebot", "unknown",
+    }
+)  # fmt: skip
+"""Every kind that a reader gives."""
+
+
 class Occurrence(enum.Enum):
     """Marks the place among the parts where the occurrence goes (contract §4)."""
 

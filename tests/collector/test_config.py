@@ -73,11 +73,13 @@ def test_guessable_secrets_and_odd_names_are_refused(values: dict[str, object]) 
         GatewayConfig(**{"name": "evo", "family": "evolution", **values})  # type: ignore[arg-type]
 
 
-def test_unknown_family_and_chat_class_are_refused() -> None:
+def test_unknown_family_kind_and_chat_class_are_refused() -> None:
     with pytest.raises(ConfigError, match="family"):
         GatewayConfig(name="x", family="signal")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="chat class"):
         CaptureFilter(chat_classes=frozenset({"crowd"}))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="unknown kind"):
+        CaptureFilter(kinds=frozenset({"mesage"}))  # allowed alone, it would drop every event
 
 
 def test_every_secret_is_cut_from_bodies_and_short_ones_never_cut_words() -> None:

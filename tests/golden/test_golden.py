@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from contracts.cutting import cut
-from contracts.events import Event, Reading
+from contracts.events import KINDS, Event, Reading
 from contracts.gateways import READERS
 from contracts.identity import event_id, stamp_occurrence
 from contracts.jsontext import decode, slice_at
@@ -61,6 +61,7 @@ def test_a_body_gives_its_rows(entry: Entry) -> None:
     counted = Counter(dict(reading.counted))
     counted["signal"] += len(reading.events) - len(stored(reading))
     assert tuple(event.kind for event in stored(reading)) == entry.kinds
+    assert {event.kind for event in reading.events} <= KINDS, "a policy could not name it"
     assert +counted == Counter(entry.counted)
 
 
