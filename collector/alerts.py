@@ -69,8 +69,8 @@ class Alerts:
             active.last_at = now
             active.count += 1
             return
-        if len(self._active) >= self._active_max:
-            return
+        if len(self._active) >= self._active_max and any(name == alert for name, _ in self._active):
+            return  # a flood of one alert must not hide another
         self._active[(alert, subject)] = _Active(now, now, fades)
         self._tell("raised", alert, subject, detail)
 

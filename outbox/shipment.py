@@ -139,7 +139,7 @@ async def _delivered(destination: Destination, post: _Post) -> list[list[Record]
         Settlement(rowid=record.rowid, lease=record.lease, verdict=Verdict.DELIVERED, now=now)
         for record in delivered
     ]
-    settlements += [_delayed(destination, post, record, NO_RECEIPT) for record in missing]
+    settlements += [_delayed(destination, post, record, NO_RECEIPT, NO_RECEIPT) for record in missing]
     await destination.leases.settle(settlements)
     return [[record] for record in reversed(rejected)]
 
@@ -170,7 +170,8 @@ async def _failed(destination: Destination, post: _Post, *, is_halt: bool, is_st
     if not post.is_probe and _blames_records(destination, post):
         if post.alone:
             suspects.cleared(post.records)
-            await destination.leases.settle([_delayed(destination, post, post.records[0], post.explained)])
+            delayed = _delayed(destination, post, post.records[0], post.reason, post.explained)
+            await destination.leases.settle([delayed])
             return
         suspects.failed(post.records, successes=gate.successes, halve=True)
         await destination.leases.release(post.records)
@@ -201,7 +202,10 @@ def _blames_records(destination: Destination, post: _Post) -> bool:
     return is_offender and destination.gate.is_open and destination.gate.success_near(post.sent_at)
 
 
-def _delayed(destination: Destination, post: _Post, record: Record, reason: str) -> Settlement:
+def _delayed(
+    destination: Destination, post: _Post, record: Record, reason: str, explained: str
+) -> Settlement:
+    """``reason`` is told to the outside; ``explained`` may hold a stranger's words and stays in the row."""
     now = destination.clock.now()
     due_at = next_attempt_at(
         now=now,
@@ -222,5 +226,5 @@ def _delayed(destination: Destination, post: _Post, record: Record, reason: str)
         now=now,
         due_at=due_at,
         status=post.status,
-        reason=reason,
+        reason=explained,
     )

@@ -86,6 +86,7 @@ class Shipper:
         self._leases = Leases(store, clock, on_event)
         self._to = Destination(transport=transport, leases=self._leases, clock=clock, on_event=on_event)
         self._wake = asyncio.Event()
+        self._one_ended = asyncio.Event()
         self._batches: set[asyncio.Task[None]] = set()
         self._solos: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(config.in_flight_max)
@@ -115,30 +116,35 @@ class Shipper:
         """Ship until ``stop`` is set, then wait for the answers on their way, at most ``drain_s_max``."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                waker = tasks.create_task(self._wake_on(stop))
-                while not stop.is_set():
-                    self._wake.clear()
-                    look_at = await self._round(tasks)
-                    if look_at is not None:
-                        await self._clock.wait(self._wake, look_at)
-                await self._drain()
-                waker.cancel()
+                rounds = tasks.create_task(self._rounds(tasks, stop))
+                rounds.add_done_callback(self._has_ended)
+                await stop.wait()
+                self._wake.set()
+                await self._drain(rounds)
         finally:
             self._to.aside.clear()
             await self._leases.close()
 
-    async def _wake_on(self, stop: asyncio.Event) -> None:
-        await stop.wait()
-        self._wake.set()
-
-    async def _drain(self) -> None:
-        until = self._clock.now() + timedelta(seconds=self._config.drain_s_max)
-        woken = True
-        while woken and (self._batches or self._solos):
+    async def _rounds(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> None:
+        while not stop.is_set():
             self._wake.clear()
-            woken = await self._clock.wait(self._wake, until)
-        for task in [*self._batches, *self._solos]:
+            look_at = await self._round(tasks)
+            if look_at is not None:
+                await self._clock.wait(self._wake, look_at)
+
+    async def _drain(self, rounds: asyncio.Task[None]) -> None:
+        """Also a round may still be waiting: for a store that is away."""
+        until = self._clock.now() + timedelta(seconds=self._config.drain_s_max)
+        in_time = True
+        while in_time and (self._batches or self._solos or not rounds.done()):
+            self._one_ended.clear()
+            in_time = await self._clock.wait(self._one_ended, until)
+        for task in [rounds, *self._batches, *self._solos]:
             task.cancel()
+
+    def _has_ended(self, _task: asyncio.Task[None]) -> None:
+        self._one_ended.set()
+        self._wake.set()
 
     async def _round(self, tasks: asyncio.TaskGroup) -> datetime | None:
         """Start what may start. None: look again at once; else when to look again without a wake."""
@@ -205,7 +211,7 @@ class Shipper:
         task = tasks.create_task(work)
         kind.add(task)
         task.add_done_callback(kind.discard)
-        task.add_done_callback(lambda _: self._wake.set())
+        task.add_done_callback(self._has_ended)
 
     async def _postpone(self, records: Sequence[Record], now: datetime) -> None:
         """Old offenders without a place now: their turn comes later, and no attempt is spent."""

@@ -40,6 +40,17 @@ def test_a_fading_alert_ends_when_it_was_quiet_for_long() -> None:
     assert alerts.is_active("outbox.dead"), "this one is resolved by what it is about"
 
 
+def test_a_flood_of_one_alert_does_not_hide_another() -> None:
+    alerts = Alerts(now=ManualClock().now, kept_max=10)
+    for number in range(50):
+        alerts.raise_("instance.unknown", f"evo/{number}")
+    for number in range(50):
+        alerts.raise_("scope.changed", f"evo/{number}")
+    alerts.raise_("shipper.halted", detail="401")
+    assert alerts.is_active("shipper.halted")
+    assert len(list(alerts.active())) == 12
+
+
 async def test_the_ring_is_bounded_and_kept() -> None:
     store, clock = MemoryStore(), ManualClock()
     alerts = Alerts(now=clock.now, kept_max=10)
