@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
+import shutil
+import sys
 from typing import Final, TextIO
 
 from rich.console import Console, Group
@@ -19,7 +22,7 @@ from zaplake.settings import Settings
 
 REDRAW_S: Final = 0.5
 """At most four redraws a second are allowed; two are enough."""
-ASK: Final = 'zaplake lake sql "select kind, type from lake.whatsapp_event_logs"'
+ASK: Final = 'lake sql "select kind, count(*) from lake.whatsapp_event_logs group by kind"'
 LINE_S: Final = 10.0
 LOOK_S: Final = 1.0
 
@@ -120,6 +123,17 @@ def gateway_urls(settings: Settings, addresses: Addresses) -> dict[str, str]:
 def _how_to(settings: Settings, addresses: Addresses) -> list[str]:
     lines = ["Point your gateway's webhook here:"]
     lines += [f"  {name:<10} {url}/<instance>" for name, url in gateway_urls(settings, addresses).items()]
-    data = "" if settings.database_url is not None else f" --data-dir {settings.data_dir}"
-    lines.append(f"Ask the lake: {ASK}{data}")
+    lines.append(f"Ask the lake: {_program()} {ASK}{_where(settings)}")
     return lines
+
+
+def _program() -> str:
+    """How this person can call us: by name where the shell finds it, else as it was called now."""
+    called = sys.argv[0]
+    is_path = called.endswith("/zaplake") and shutil.which("zaplake") is None
+    return shlex.quote(called) if is_path else "zaplake"
+
+
+def _where(settings: Settings) -> str:
+    is_default = settings.database_url is not None or settings.data_dir == Settings().data_dir
+    return "" if is_default else f" --data-dir {shlex.quote(str(settings.data_dir))}"

@@ -103,6 +103,8 @@ def test_the_list_of_commands_is_complete(command: Command) -> None:
         (("up", "--http-port", "70000"), 2, "ingest.port (the command line)"),
         (("up", "--http-port", "8080"), 2, "are both 8080"),
         (("lake", "sql"), 2, "QUERY"),
+        (("lake", "sql", "select", "1"), 2, "quote what belongs together"),
+        (("lake", "sql", "select 1", "--jsn"), 2, "Did you mean --json"),
         (("lake", "sql", "select 1", "--json", "--csv"), 2, "exclude each other"),
         (("lake", "sql", "select 1", "--limit", "0"), 2, "at least 1"),
         (("lake", "sql", "select 1", "--data-dir", "nowhere"), 1, "there is no lake in"),
@@ -157,6 +159,16 @@ def test_lake_sql_shows_rows_to_people_and_machines(dsn: str, command: Command) 
     shown = command("lake", "sql", query, env={**env, "COLUMNS": "120"}).out
     assert "NULL" in shown
     assert "[b]x[/b]" in shown
+    assert shown.endswith("\n1 row\n")
+    listed = command("lake", "sql", f"-- a comment first\n{query}", env={**env, "COLUMNS": "40"}).out
+    assert [line.split() for line in listed.splitlines()] == [
+        ["──", "row", "1", "──"],
+        ["n", "1"],
+        ["j", '{"x":', "12345678901234567890.50}"],
+        ["nothing", "NULL"],
+        ["t", "[b]x[/b]"],
+        ["1", "row"],
+    ], "four columns in forty characters would be unreadable side by side"
     cut = command("lake", "sql", "select generate_series(1, 9) as n", "--json", "--limit", 2, env=env)
     assert json.loads(cut.out) == [{"n": 1}, {"n": 2}]
     assert "only the first 2" in cut.err

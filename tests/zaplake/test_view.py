@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shlex
+import sys
 from collections.abc import Iterator
 from io import StringIO
+from pathlib import Path
 
 import pytest
 import structlog
@@ -71,6 +74,16 @@ async def test_a_terminal_sees_the_table_at_most_four_times_a_second() -> None:
     assert "http://127.0.0.1:2/gateways/evolution/<instance>" in shown
     assert "shipping is halted: 401" in shown
     assert "│ 11 " in shown
+
+
+def test_the_question_to_the_lake_can_be_typed_as_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["a folder/bin/zaplake", "up"])
+    monkeypatch.setenv("PATH", "")
+    out = StringIO()
+    PlainLines(out, Settings(data_dir=Path("my data"))).changed("ready", ADDRESSES)
+    words = shlex.split(out.getvalue().splitlines()[-1].removeprefix("Ask the lake: "))
+    assert words[:3] == ["a folder/bin/zaplake", "lake", "sql"]
+    assert words[4:] == ["--data-dir", "my data"]
 
 
 async def test_a_pipe_sees_plain_lines() -> None:

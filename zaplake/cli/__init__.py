@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
+from cyclopts.exceptions import UnusedCliTokensError
 
 from zaplake import __version__
 from zaplake.trouble import Trouble
@@ -35,7 +36,7 @@ def make_app(chosen: str | None = None) -> App:
         name="zaplake",
         version=__version__,
         help="A fault-tolerant WhatsApp data lake: nothing lost, nothing doubled, nothing hidden.\n\n"
-        'Start with `zaplake up --demo`, then `zaplake lake sql "select * from lake.whatsapp_event_logs"`.',
+        'Start with `zaplake up --demo`, then `zaplake lake sql "select * from lake.scopes"`.',
         default_parameter=Parameter(negative=()),
         help_format="markdown",
     )
@@ -71,11 +72,7 @@ def run(arguments: Sequence[str]) -> int:
             arguments, exit_on_error=False, print_error=False, result_action="return_value"
         )
     except CycloptsError as error:
-        return _tell(
-            USAGE,
-            " ".join(str(error).split()),
-            "`zaplake --help` shows the commands, `COMMAND --help` its options",
-        )
+        return _tell(USAGE, " ".join(str(error).split()), _usage_step(error))
     except Trouble as trouble:
         return _tell(trouble.exit_code, trouble.what, trouble.next_step)
     except KeyboardInterrupt:
@@ -92,6 +89,12 @@ def run(arguments: Sequence[str]) -> int:
             "run it again with ZAPLAKE_LOG_LEVEL=debug for the traceback, and report it",
         )
     return result if isinstance(result, int) else OK
+
+
+def _usage_step(error: CycloptsError) -> str:
+    if isinstance(error, UnusedCliTokensError):
+        return 'quote what belongs together, as in: zaplake lake sql "select 1"'
+    return "`zaplake --help` shows the commands, `COMMAND --help` its options"
 
 
 def _tell(code: int, what: str, next_step: str) -> int:

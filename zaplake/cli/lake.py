@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TextIO
 
 import msgspec
 from cyclopts import App, Parameter
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +20,8 @@ from zaplake.trouble import UsageTrouble
 
 PEOPLE_ROWS: Final = 1_000
 MACHINE_ROWS: Final = 100_000
+COLUMN_CHARS_MIN: Final = 14
+"""A table that has less room a column is shown as one line a column instead."""
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 app = App(name="lake", help="Ask the lake.")
@@ -27,7 +29,7 @@ app = App(name="lake", help="Ask the lake.")
 
 @app.command
 def sql(
-    query: str,
+    query: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
     *,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
@@ -49,7 +51,7 @@ def sql(
     Parameters
     ----------
     query
-        The statement.
+        The statement, quoted as one argument; it may begin with a comment.
     as_json
         A JSON array, a row a line.
     as_csv
@@ -69,7 +71,10 @@ def sql(
     elif as_csv:
         write_csv(answer, sys.stdout)
     else:
-        Console().print(table(answer))
+        console = Console()
+        is_narrow = len(answer.columns) * COLUMN_CHARS_MIN > console.width
+        console.print(lists(answer) if is_narrow else table(answer))
+        console.print("1 row" if len(answer.rows) == 1 else f"{len(answer.rows)} rows", style="italic")
     if answer.cut:
         print(
             f"there are more rows: only the first {rows_max} are shown (--limit N for more)", file=sys.stderr
@@ -95,12 +100,27 @@ def write_csv(answer: Answer, out: TextIO) -> None:
 
 def table(answer: Answer) -> Table:
     """For a terminal; NULL is shown as such."""
-    shown = Table(caption=f"{len(answer.rows)} rows")
+    shown = Table()
     for column in answer.columns:
         shown.add_column(Text(column))
     for row in answer.rows:
-        shown.add_row(*(Text("NULL", style="dim") if value is None else Text(_text(value)) for value in row))
+        shown.add_row(*map(_cell, row))
     return shown
+
+
+def lists(answer: Answer) -> RenderableType:
+    """For a terminal and more columns than it has room for: one line a column, rows one below the other."""
+    parts: list[RenderableType] = []
+    for number, row in enumerate(answer.rows, start=1):
+        shown = Table.grid("", "", padding=(0, 2))
+        for column, value in zip(answer.columns, row, strict=True):
+            shown.add_row(Text(column, style="bold"), _cell(value))
+        parts += [Text(f"── row {number} ──", style="dim"), shown]
+    return Group(*parts)
+
+
+def _cell(value: Any) -> Text:
+    return Text("NULL", style="dim") if value is None else Text(_text(value))
 
 
 def _plain(value: Any) -> Any:
