@@ -14,6 +14,8 @@ from contracts.events import Path
 from contracts.jsonscan import BOM, NotJson, text_of
 
 PATH_STEPS_MAX: Final = 64
+COMPACT_BYTES_MAX: Final = 1024 * 1024
+"""Of a larger body no second copy is made only to compare."""
 
 _WS: Final = rb"[ \t\n\r]*+"
 _QUOTED: Final = rb'"(?:[^"\\]++|\\.)*+"'
@@ -27,6 +29,7 @@ _BRACKETS: Final = re.compile(rb"([\[{]++)|([\]}]++)")
 _BRACE: Final = ord("{")
 _OPENING: Final = frozenset(b"[{")
 _decode_object: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_encode_object: Final = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,24 +65,20 @@ def locate(raw: bytes, paths: Iterable[Path]) -> list[Place]:
 def compact_members(raw: bytes) -> dict[str, Raw] | None:
     """Return the members of an object as they are written, when `joined` of them is ``raw`` to the byte.
 
-    None for anything else: white space, escaped or doubled names, no object. Then ``locate`` tells.
+    None for anything else: white space, odd escapes, doubled names, no object. Then ``locate`` tells.
     """
+    if len(raw) > COMPACT_BYTES_MAX:
+        return None
     try:
         members = _decode_object(raw)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    # Every other way of writing these members is longer: a blank, an escape, a member that came twice.
-    size = 1 + sum([len(name.encode()) + memoryview(value).nbytes + 4 for name, value in members.items()])
-    return members if len(raw) == max(2, size) else None
+    return members if joined(members) == raw else None
 
 
-def joined(members: Mapping[str, bytes | Raw]) -> bytes:
-    """Write members as one object without white space."""
-    pieces: list[bytes | Raw] = []
-    for name, value in members.items():
-        pieces += (b',"', name.encode(), b'":', value)
-    pieces[:1] = [b'"'] if pieces else []
-    return b"".join((b"{", *pieces, b"}"))
+def joined(members: Mapping[str, Raw]) -> bytes:
+    """Write members as one object without white space; values as they are."""
+    return _encode_object(members)
 
 
 def _tree(paths: Iterable[Path]) -> _Node:
