@@ -8,6 +8,8 @@ from typing import Final
 from asgi.body import BODY_BYTES_MAX
 
 MIB: Final = 1024 * 1024
+CANCEL_S: Final = 2.0
+"""How much longer than the server's statement timeout a client waits before it gives the commit up."""
 
 
 class ConfigError(ValueError):
@@ -79,6 +81,9 @@ class IngestConfig:
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
+        for name in ("commit_s_max", "connect_s_max", "drain_s_max", "silent_after_s", "alert_repeat_s"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name} must be above 0")
         if self.queue_rows_max < self.batch_lines_max:
             raise ConfigError(
                 "queue_rows_max is below batch_lines_max: the largest batch could never be taken"

@@ -11,7 +11,7 @@ from typing import Any, Final
 import asyncpg
 import structlog
 
-from ingest.config import IngestConfig
+from ingest.config import CANCEL_S, IngestConfig
 from ingest.row import Committed, Row, RowRefusedError, UnavailableError
 from ingest.statements import COUNT_CONFLICTS, INSERT_EVENTS, KEEP_SCOPES
 
@@ -19,8 +19,6 @@ log: Final = structlog.get_logger("ingest")
 
 SCOPES_KNOWN_MAX: Final = 20_000
 """How many instances a lane remembers as known to lake.scopes; a forgotten one is asked again."""
-CANCEL_S: Final = 2.0
-"""How much longer than the server's statement timeout the client waits before it gives the commit up."""
 
 DATABASE_ERRORS: Final = (
     OSError,

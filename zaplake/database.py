@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Iterator
 from typing import Final
+from urllib.parse import urlsplit
 
 import asyncpg
 
 from zaplake.embedded import EmbeddedPostgres
 from zaplake.settings import Settings
-from zaplake.trouble import Trouble
+from zaplake.trouble import Trouble, UsageTrouble
 
 RECOVERY_S_MAX: Final = 60.0
+UNREADABLE_DSN: Final = (
+    "the DSN cannot be read; in a password / # ? : and @ are written as %2F %23 %3F %3A and %40"
+)
+_HOST: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(:\d*)?")
 
 
 @contextlib.contextmanager
@@ -62,7 +68,12 @@ async def migrate(dsn: str) -> None:
 
 def unreachable(error: Exception) -> Trouble:
     """What is said when no connection can be made; never shows the password of the DSN."""
-    reason = "it did not answer" if isinstance(error, TimeoutError) else str(error)
+    if isinstance(error, TimeoutError):
+        reason = "it did not answer"
+    elif isinstance(error, ValueError) and not isinstance(error, asyncpg.InterfaceError):
+        reason = UNREADABLE_DSN  # the message quotes a piece of it
+    else:
+        reason = str(error)
     return Trouble(
         f"cannot reach Postgres: {reason}",
         "check DATABASE_URL and that it runs; `zaplake doctor` tries each step",
@@ -70,10 +81,14 @@ def unreachable(error: Exception) -> Trouble:
 
 
 def required_dsn(settings: Settings) -> str:
-    """The configured DSN. Raises Trouble when there is none."""
+    """The configured DSN. Raises Trouble when there is none, or when host and port cannot be told apart."""
     if settings.database_url is None:
         raise Trouble(
             "no Postgres is configured",
             "set DATABASE_URL=postgresql://user:password@host/database, or run `zaplake up`",
         )
-    return settings.database_url.reveal()
+    dsn = settings.database_url.reveal()
+    hosts = urlsplit(dsn).netloc.rpartition("@")[2]
+    if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+        raise UsageTrouble(f"database_url: {UNREADABLE_DSN}", "repair DATABASE_URL")
+    return dsn

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from collector.config import CapturePolicy, Family
 from collector.config import Limits as CollectorLimits
-from ingest.config import IngestConfig
+from ingest.config import CANCEL_S, IngestConfig
 from zaplake.secret import Secret
 from zaplake.trouble import UsageTrouble
 
@@ -120,6 +120,36 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     ingest: IngestSettings = field(default_factory=IngestSettings)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
+
+
+def refuse_misfit(settings: Settings) -> None:
+    """Raises UsageTrouble where backend and collector, run together, would work against each other."""
+    backend, collector = settings.ingest.limits, settings.collector.limits
+    misfits = (
+        (
+            collector.request_timeout_s <= backend.commit_s_max + CANCEL_S,
+            "collector.limits.request_timeout_s is not 2 s above ingest.limits.commit_s_max",
+            "a slow commit would be posted again for ever",
+        ),
+        (
+            backend.silent_after_s <= settings.collector.heartbeat_s,
+            "ingest.limits.silent_after_s is not above collector.heartbeat_s",
+            "every collector would be called silent",
+        ),
+        (
+            collector.batch_records_max > backend.batch_lines_max,
+            "collector.limits.batch_records_max is above ingest.limits.batch_lines_max",
+            "full batches would be refused",
+        ),
+        (
+            collector.body_bytes_max > backend.body_bytes_max,
+            "collector.limits.body_bytes_max is above ingest.limits.body_bytes_max",
+            "what one takes, the other would refuse",
+        ),
+    )
+    for is_misfit, pair, harm in misfits:
+        if is_misfit:
+            raise UsageTrouble(f"settings: {pair}: {harm}", "change one of the two; see docs/settings.md")
 
 
 def refuse_dangerous(settings: Settings) -> None:

@@ -23,6 +23,8 @@ def test_an_empty_secret_stops_the_start(secrets: tuple[bytes, ...]) -> None:
         {"writer_connections": 0},
         {"group_rows_max": 0},
         {"rate_events_per_s": 0.0},
+        {"commit_s_max": 0.0},
+        {"drain_s_max": -1.0},
     ],
 )
 def test_a_dangerous_pair_of_settings_is_refused(pair: dict[str, Any]) -> None:

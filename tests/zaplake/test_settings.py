@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import re
 import stat
@@ -12,10 +13,12 @@ import pytest
 
 from ingest.config import IngestConfig
 from zaplake import __version__
+from zaplake.database import required_dsn
 from zaplake.keys import ENV_ALIASES, NO_KEYS, TEXTS, all_keys, build
+from zaplake.query import connect
 from zaplake.reference import env_example, settings_page
 from zaplake.secret import Secret, ensure_secret, kept_secret
-from zaplake.settings import Settings
+from zaplake.settings import Settings, refuse_misfit
 from zaplake.sources import load_settings
 from zaplake.trouble import Trouble, UsageTrouble
 from zaplake.wiring import collector_config, ingest_config, signing_secrets
@@ -232,6 +235,50 @@ def test_no_error_shows_a_secret() -> None:
             {variable: f'[{{"name": 3, "tokens": "{VALUE}"}}]', "ZAPLAKE_SIGNING_SECRETS": VALUE}
         )
         assert VALUE not in str(trouble)
+
+
+@pytest.mark.parametrize(
+    "dsn", ["postgresql://u:pa#ss@h/db", "postgresql://u:pa/ss@h/db", "postgresql://u:p@h:pa/db"]
+)
+def test_no_error_shows_a_piece_of_the_database_s_password(dsn: str) -> None:
+    with pytest.raises(UsageTrouble) as caught:
+        required_dsn(load_settings(None, {"DATABASE_URL": dsn}))
+    assert "pa" not in caught.value.what.replace("password", "")
+    with pytest.raises(Trouble) as unreached:
+        asyncio.run(connect(dsn))
+    assert "'pa'" not in str(unreached.value)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:p%40@h:5432/db?sslmode=require",
+        "postgresql://h",
+        "postgres://u@h1:1,h2:2/db",
+        "postgresql://u@[::1]:5432/db",
+        "postgresql:///db?host=/run/postgresql",
+    ],
+)
+def test_a_usual_dsn_is_taken(dsn: str) -> None:
+    assert required_dsn(load_settings(None, {"DATABASE_URL": dsn})) == dsn
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"ZAPLAKE_COLLECTOR_LIMITS_REQUEST_TIMEOUT_S": "12"},
+        {"ZAPLAKE_INGEST_LIMITS_COMMIT_S_MAX": "14"},
+        {"ZAPLAKE_COLLECTOR_HEARTBEAT_S": "90"},
+        {"ZAPLAKE_INGEST_LIMITS_BATCH_LINES_MAX": "999"},
+        {"ZAPLAKE_INGEST_LIMITS_BODY_BYTES_MAX": "1000"},
+    ],
+    ids=lambda environ: next(iter(environ)),
+)
+def test_a_backend_and_a_collector_that_do_not_fit_are_refused_together(environ: dict[str, str]) -> None:
+    refuse_misfit(Settings())
+    settings = load_settings(None, environ)
+    with pytest.raises(UsageTrouble, match="limits"):
+        refuse_misfit(settings)
 
 
 def test_the_signing_secret_is_made_once_and_closed_to_others(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from zaplake.embedded import EmbeddedPostgres
 from zaplake.house import Demo, Watcher, run_house, url_of
 from zaplake.process import naming_the_port, run_until_stopped
 from zaplake.secret import ensure_secret
-from zaplake.settings import Settings
+from zaplake.settings import Settings, refuse_misfit
 from zaplake.trouble import UsageTrouble
 from zaplake.view import JsonLines, LiveTable, PlainLines
 from zaplake.wiring import collector_config, ingest_config, signing_secrets
@@ -75,6 +75,7 @@ def up(
             f"ingest.port and collector.port are both {settings.ingest.port}",
             "give one of them another port: --http-port N, --collector-port N",
         )
+    refuse_misfit(settings)
     if not settings.signing_secrets:
         ensure_secret(settings.data_dir)
     story = None
