@@ -65,7 +65,7 @@ def content_digest(message: object) -> bytes:
 
 def unwrap_message(message: object) -> Mapping[str, object] | None:
     """Open the wrappers of a member ``message``, at most 8; None when it is no object."""
-    inner = message if isinstance(message, Mapping) else None
+    inner: Mapping[str, object] | None = message if isinstance(message, dict) else None
     for _ in range(UNWRAP_MAX):
         content = None if inner is None else _wrapped(inner)
         if content is None:
@@ -78,8 +78,8 @@ def _wrapped(message: Mapping[str, object]) -> Mapping[str, object] | None:
     present = message.keys() & _WRAPPER_NAMES
     for name in sorted(present, key=WRAPPERS.index) if present else ():
         wrapper = message[name]
-        content = wrapper.get("message") if isinstance(wrapper, Mapping) else None
-        if isinstance(content, Mapping):
+        content = wrapper.get("message") if isinstance(wrapper, dict) else None
+        if isinstance(content, dict):
             return content
     return None
 
@@ -88,7 +88,7 @@ def _text(message: Mapping[str, object]) -> str | None:
     said = [message.get("conversation")]
     for name in sorted(message):
         part = message[name]
-        if isinstance(part, Mapping):
+        if isinstance(part, dict):
             said.append(part.get("text") if name == "extendedTextMessage" else part.get("caption"))
     return next((unicodedata.normalize("NFC", text) for text in said if isinstance(text, str) and text), None)
 
@@ -96,8 +96,8 @@ def _text(message: Mapping[str, object]) -> str | None:
 def _file_sha256(message: Mapping[str, object]) -> str | None:
     for name in sorted(message):
         part = message[name]
-        value = part.get("fileSha256") if isinstance(part, Mapping) else None
-        data = object_bytes(value) if isinstance(value, Mapping) else field_bytes(value)
+        value = part.get("fileSha256") if isinstance(part, dict) else None
+        data = object_bytes(value) if isinstance(value, dict) else field_bytes(value)
         if data:
             return data.hex()
     return None

@@ -158,11 +158,14 @@ def _within(seen: Seen, cuts: tuple[Path, ...]) -> Seen:
 
 
 def _reading(named: str | None, seen: Sequence[Seen], *, container: Path, cuts: tuple[Path, ...]) -> Reading:
-    counted = Counter(reason for reason in seen if isinstance(reason, str))
+    events = [event for event in seen if isinstance(event, Event)]
+    counted = (
+        () if len(events) == len(seen) else Counter(item for item in seen if isinstance(item, str)).items()
+    )
     return Reading(
         instance=named,
-        events=tuple(event for event in seen if isinstance(event, Event)),
-        counted=tuple(counted.items()),
+        events=tuple(events),
+        counted=tuple(counted),
         data_path=container,
         cuts=cuts,
     )
