@@ -46,6 +46,7 @@ instances = ["shop-1"]          # the expected ones; others are stored too, with
 
 _ENV_HEAD: Final = """\
 # Every setting with its default; docs/settings.md says more. Copy to .env and uncomment what you change.
+# compose.yaml reads .env by itself; a shell does with: set -a; . ./.env; set +a
 # For compose.yaml these three are needed (make each with: openssl rand -hex 32)
 POSTGRES_PASSWORD=
 ZAPLAKE_SIGNING_SECRETS=

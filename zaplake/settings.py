@@ -141,11 +141,6 @@ def refuse_misfit(settings: Settings) -> None:
             "collector.limits.batch_records_max is above ingest.limits.batch_lines_max",
             "full batches would be refused",
         ),
-        (
-            collector.body_bytes_max > backend.body_bytes_max,
-            "collector.limits.body_bytes_max is above ingest.limits.body_bytes_max",
-            "what one takes, the other would refuse",
-        ),
     )
     for is_misfit, pair, harm in misfits:
         if is_misfit:

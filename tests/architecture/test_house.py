@@ -6,6 +6,9 @@ from pathlib import Path
 
 import yaml
 
+from collector.config import Limits
+from zaplake.keys import all_keys
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -51,6 +54,11 @@ def test_compose_file_has_limits_checks_and_restart() -> None:
             assert service["healthcheck"]["test"], name
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:"), f"{name} would be reachable from outside"
+        if name != "postgres":
+            assert service["env_file"], f"what .env says would not reach {name}"
+            assert int(service["stop_grace_period"].rstrip("s")) > Limits().stop_grace_s + Limits().drain_s
+            names = {variable for variable in service["environment"] if variable.startswith("ZAPLAKE_")}
+            assert names <= {key.env for key in all_keys().values()}, f"{name} sets what is no setting"
 
 
 def test_dockerfile_copies_every_room() -> None:
