@@ -42,6 +42,7 @@ class _Active:
     raised_at: datetime
     last_at: datetime
     fades: bool
+    detail: str
     count: int = 1
 
 
@@ -71,7 +72,7 @@ class Alerts:
             return
         if len(self._active) >= self._active_max and any(name == alert for name, _ in self._active):
             return  # a flood of one alert must not hide another
-        self._active[(alert, subject)] = _Active(now, now, fades)
+        self._active[(alert, subject)] = _Active(now, now, fades, detail)
         self._tell("raised", alert, subject, detail)
 
     def resolve(self, alert: str, subject: str = "") -> None:
@@ -97,6 +98,7 @@ class Alerts:
             yield {
                 "alert": alert,
                 "subject": subject,
+                "detail": active.detail,
                 "since": active.raised_at.isoformat(),
                 "count": active.count,
             }

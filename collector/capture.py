@@ -237,5 +237,5 @@ class Capture:
             self._alerts.resolve("scope.changed", "/".join(source))
         self._moved = set(moved)
         for source, (kept, wanted) in moved.items():
-            detail = f"keeps {kept}, mapping says {wanted}: zaplake scope move"
+            detail = f"stays in {kept}, where its first event went; the mapping says {wanted}"
             self._alerts.raise_("scope.changed", "/".join(source), detail)

@@ -82,6 +82,8 @@ class Door:
             gateway.name.encode(): _Gate(gateway, Credentials(gateway), gateway.family == "evolution")
             for gateway in config.gateways
         }
+        names = ", ".join(gateway.name for gateway in config.gateways)
+        self._no_such_gateway = f"events are lost: a webhook URL names none of {names}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request. Nothing but cancellation leaves here as an exception."""
@@ -109,6 +111,8 @@ class Door:
             await self._tell_status(send)
         else:
             self._capture.tally.add_total("no_gateway")
+            if parts[:1] == [PREFIX] and scope["method"] == "POST":  # it drops the event for good on 404
+                self._alerts.raise_("door.no_gateway", detail=self._no_such_gateway, fades=True)
             await send_answer(send, 404, _NOT_FOUND, PROBLEM_JSON)
 
     async def _tell_status(self, send: Send) -> None:
@@ -131,7 +135,9 @@ class Door:
         if subscribes and gate.credentials.handshake_allows(token) and len(challenge) <= CHALLENGE_CHARS_MAX:
             await send_answer(send, 200, challenge.encode(), _TEXT, _NOSNIFF)
         else:
-            self._alerts.raise_("door.handshake", gate.gateway.name, fades=True)
+            is_set = gate.gateway.verify_token is not None
+            detail = "wrong verify token" if is_set else "no verify_token is configured"
+            self._alerts.raise_("door.handshake", gate.gateway.name, detail, fades=True)
             await send_answer(send, 403, _FORBIDDEN, PROBLEM_JSON)
 
     async def _post(self, gate: _Gate, place: Place, scope: Scope, receive: Receive, send: Send) -> None:

@@ -33,6 +33,15 @@ PROBE_ID: Final = "00000000-0000-5000-8000-000000000000"
 PROBE_BODY: Final = b"{}"
 """Signed, and refused for its shape before anything is stored."""
 BACKLOG_AGE_S_MAX: Final = 300.0
+SAID_ELSEWHERE: Final = frozenset({"shipper.halted", "outbox.dead", "outbox.backlog"})
+ALERT_STEPS: Final = {
+    "door.secret": "give the gateway the secret of its entry in zaplake.toml (or ZAPLAKE_GATEWAY_TOKENS)",
+    "door.no_secret": "set ZAPLAKE_GATEWAY_TOKENS, or `tokens` of this gateway's entry in zaplake.toml",
+    "door.handshake": "set verify_token of this gateway's entry in zaplake.toml to the one Meta was given",
+    "door.no_gateway": "repair the gateway's webhook URL, or add a [[gateways]] entry of that name",
+    "door.path": "end the gateway's webhook URL in /gateways/<gateway>/<instance>",
+    "instance.unknown": "add it to `instances` of its gateway, or to [accounts]",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +62,22 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     yield _folder(settings.data_dir.expanduser().resolve())
     secrets, finding = _secrets(settings)
     yield finding
-    async for finding in _postgres(settings):
-        yield finding
     status = await _collector_status(settings)
     backend_url = str(status["backend_url"]) if status is not None else settings.collector.backend_url
     backend = await _backend(backend_url)
+    if backend.is_well and not _has_lake(settings):
+        yield Finding(what="no Postgres here: the backend has its own")
+    else:
+        async for finding in _postgres(settings):
+            yield finding
     yield backend
     if backend.is_well:
         yield await _ready(backend_url)
         if secrets:
             yield await _secret_fits(backend_url, secrets[0])
+    if backend.is_well and status is None and _serves_only(settings):
+        yield Finding(what="no collector here: this machine serves")
+        return
     for finding in _collector(settings, status):
         yield finding
 
@@ -90,6 +105,15 @@ def _secrets(settings: Settings) -> tuple[tuple[bytes, ...], Finding]:
         return (), Finding(what=trouble.what, next_step=f"{trouble.next_step}; `zaplake up` makes its own")
     source = "settings" if settings.signing_secrets else "data folder"
     return secrets, Finding(what=f"signing secret: {len(secrets)} from the {source}")
+
+
+def _has_lake(settings: Settings) -> bool:
+    cluster = settings.data_dir.expanduser() / "postgres" / "PG_VERSION"
+    return settings.database_url is not None or cluster.exists()
+
+
+def _serves_only(settings: Settings) -> bool:
+    return settings.database_url is not None and not outbox_folder(settings).exists()
 
 
 async def _postgres(settings: Settings) -> AsyncIterator[Finding]:
@@ -148,8 +172,8 @@ async def _ready(url: str) -> Finding:
     answer = await _get(f"{url}/readyz")
     if isinstance(answer, str) or answer.status_code != 200:
         return Finding(
-            what="the backend cannot commit: its Postgres is away (events wait at the collectors)",
-            next_step="start Postgres again; the backend heals by itself",
+            what="the backend cannot commit: its Postgres is away or has no schema (events wait on disk)",
+            next_step="start Postgres again, or run there: zaplake db upgrade; the backend heals by itself",
         )
     return Finding(what="backend: can commit")
 
@@ -213,6 +237,12 @@ def _collector(settings: Settings, status: Any) -> Iterator[Finding]:
             what=f"the oldest record waits for {outbox['oldest_age_s']:.0f} s",
             next_step="look at: zaplake collector status",
         )
+    for alert in status["alerts"]["active"]:
+        if alert["alert"] not in SAID_ELSEWHERE:
+            yield Finding(
+                what=f"{alert['alert']} {alert['subject']}".rstrip() + f": {alert['detail']}",
+                next_step=ALERT_STEPS.get(alert["alert"], "see the collector's log"),
+            )
     if outbox["dead"]:
         yield Finding(
             what=f"{outbox['dead']} dead letters",

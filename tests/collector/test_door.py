@@ -106,6 +106,7 @@ async def test_a_path_that_is_no_gateway_is_404_and_counted(collector: Running) 
     for path in paths:
         assert (await collector.post(path, message(1))).status_code == 404, path
     assert (await collector.totals()) == {"no_gateway": len(paths)}
+    assert "door.no_gateway" in await collector.alerts(), "a gateway drops an event for good on 404"
 
 
 async def test_a_path_that_contradicts_the_body_is_counted_and_the_body_wins(collector: Running) -> None:

@@ -51,6 +51,8 @@ async def test_a_handshake_with_many_fields_is_refused_as_any_other(tmp_path: Pa
     async with running(collector_config(tmp_path, "http://127.0.0.1:9", gateways=own)) as collector:
         query = "&".join(f"hub.x{number}=1" for number in range(50))
         assert (await collector.client.get(f"/gateways/meta?{query}")).status_code == 403
+        (alert,) = (await collector.client.get("/status")).json()["alerts"]["active"]
+        assert (alert["alert"], alert["detail"]) == ("door.handshake", "wrong verify token")
 
 
 class Unreadable(MemoryStore):

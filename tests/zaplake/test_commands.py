@@ -301,3 +301,32 @@ def test_collect_works_while_the_backend_is_away(folder: Path) -> None:
     assert (stopped.returncode, document["running"], document["outbox"]["waiting"]) == (0, False, 1)
     assert "does not run" in zaplake("collector", "status", *options).stdout
     assert zaplake("collector", "dead", "list", "--json", *options).stdout == "[]\n"
+
+
+def test_doctor_takes_a_machine_for_what_it_runs_and_shows_what_its_collector_says(
+    dsn: str, folder: Path, command: Command
+) -> None:
+    serving, collecting = folder / "serving", folder / "collecting"
+    for made in (serving, collecting):
+        made.mkdir()
+    there = {"DATABASE_URL": dsn, "ZAPLAKE_SIGNING_SECRETS": SECRET}
+    with running("serve", "--json", "--http-port", 0, log=serving / "log", env=there) as serve:
+        url = serve.next_line()["ingest"]
+        here = {"ZAPLAKE_SIGNING_SECRETS": SECRET, "ZAPLAKE_COLLECTOR_BACKEND_URL": url}
+        done = command("doctor", "--data-dir", serving, env={**there, **here})
+        assert (done.code, "ok    no collector here" in done.out) == (0, True), done.out
+        options = ("--data-dir", collecting)
+        with running(
+            "collect", "--json", "--collector-port", 0, *options, log=collecting / "log", env=here
+        ) as collect:
+            door = collect.next_line()["collector"]
+            done = command("doctor", *options, env=here)
+            assert (done.code, "ok    no Postgres here" in done.out) == (0, True), done.out
+            assert post(f"{door}/gateways/evolutoin/loja", text_message("3EB0TYPO1")).status_code == 404
+            done = command("doctor", *options, env=here)
+            assert (done.code, done.out.count("WRONG")) == (1, 1), done.out
+            said = "door.no_gateway: events are lost: a webhook URL names none of evolution, baileys"
+            assert f"WRONG {said}" in done.out
+            shown = command("collector", "status", *options, env={**here, "COLUMNS": "200"}).out
+            assert said in shown
+            assert "(1 times since" in shown

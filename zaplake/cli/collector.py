@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -99,7 +100,7 @@ def _number(value: object) -> float:
 
 def _show(document: dict[str, Any]) -> None:
     outbox, shipper = document["outbox"], document["shipper"] or {}
-    running = f"runs since {document['uptime_s']:.0f} s" if document["running"] else "does not run"
+    running = f"up for {document['uptime_s']:.0f} s" if document["running"] else "does not run"
     shown = Table(title=f"collector {document['name']}: {running}", show_header=False)
     oldest = "" if outbox["oldest_age_s"] is None else f" (oldest {outbox['oldest_age_s']:.0f} s)"
     shown.add_row("waiting", f"{outbox['waiting']}{oldest}")
@@ -112,13 +113,23 @@ def _show(document: dict[str, Any]) -> None:
     for name, count in sorted(document["totals"].items()):
         shown.add_row(f"events {name}", str(count))
     for alert in document["alerts"]["active"]:
-        shown.add_row("alert", f"{alert['alert']} {alert['subject']} since {alert['since']}")
+        shown.add_row("alert", _alert(alert))
     console = Console()
     console.print(shown, markup=False)
     if document["instances"]:
         table = Table("gateway", "instance", "scope", "state", "last event")
         for seen in document["instances"]:
-            table.add_row(
-                *(str(seen[n] or "") for n in ("gateway", "instance", "scope", "state", "last_event_at"))
-            )
+            names = (str(seen[name] or "") for name in ("gateway", "instance", "scope", "state"))
+            table.add_row(*names, _second(seen["last_event_at"]))
         console.print(table, markup=False)
+
+
+def _alert(alert: Mapping[str, Any]) -> str:
+    subject = f" {alert['subject']}" if alert["subject"] else ""
+    detail = f": {alert['detail']}" if alert["detail"] else ""
+    return f"{alert['alert']}{subject}{detail} ({alert['count']} times since {_second(alert['since'])})"
+
+
+def _second(moment: str) -> str:
+    """An RFC 3339 moment in UTC, short enough for a column."""
+    return moment[:19].replace("T", " ")
