@@ -31,18 +31,17 @@ async def run_workers(
 ) -> None:
     """Runs ``zaplake ARGUMENTS`` ``count`` times on one port, until ``stop`` or until one of them dies."""
     with naming_the_port(host, port, "--http-port"), _reserved(host, port) as taken:
-        async with contextlib.AsyncExitStack() as stack:
-            command = (
-                sys.executable,
-                "-m",
-                "zaplake",
-                *arguments,
-                "--http-port",
-                str(taken),
-                "--worker",
-                "--json",
-            )
-            workers = [await stack.enter_async_context(_worker(command)) for _ in range(count)]
+        command = (
+            sys.executable,
+            "-m",
+            "zaplake",
+            *arguments,
+            "--http-port",
+            str(taken),
+            "--worker",
+            "--json",
+        )
+        async with _started(command, count) as workers:
             await asyncio.gather(*map(_ready, workers))
             on_ready(taken)
             waits = [asyncio.create_task(worker.wait()) for worker in workers]
@@ -68,19 +67,31 @@ async def stdin_closed() -> None:
 
 
 @contextlib.asynccontextmanager
-async def _worker(command: Sequence[str]) -> AsyncIterator[Process]:
-    worker = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)
+async def _started(command: Sequence[str], count: int) -> AsyncIterator[list[Process]]:
+    """The workers; at the end all are asked to stop at once, since each may need its whole time for it."""
+    workers: list[Process] = []
     try:
-        yield worker
+        while len(workers) < count:
+            workers.append(
+                await asyncio.create_subprocess_exec(
+                    *command, stdin=PIPE, stdout=PIPE, start_new_session=True
+                )
+            )
+        yield workers
     finally:
-        if worker.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGTERM)
-            try:
-                await asyncio.wait_for(worker.wait(), STOP_S_MAX)
-            except TimeoutError:
-                worker.kill()
-                await worker.wait()
+        for worker in workers:
+            if worker.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGTERM)
+        await asyncio.gather(*map(_ended, workers))
+
+
+async def _ended(worker: Process) -> None:
+    try:
+        await asyncio.wait_for(worker.wait(), STOP_S_MAX)
+    except TimeoutError:
+        worker.kill()
+        await worker.wait()
 
 
 async def _ready(worker: Process) -> None:

@@ -279,6 +279,14 @@ def test_serve_runs_several_workers_on_one_port_and_none_is_left_behind(dsn: str
         assert not any(worker.is_running() for worker in workers)
     with running(*options, log=folder / "log", env=env) as serve:
         serve.next_line()
+        first, last = sorted(psutil.Process(serve.process.pid).children(), key=lambda w: w.pid)
+        last.suspend()
+        serve.process.terminate()
+        until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE)
+        last.resume()
+        assert serve.process.wait(20) == 0
+    with running(*options, log=folder / "log", env=env) as serve:
+        serve.next_line()
         workers = psutil.Process(serve.process.pid).children()
         serve.process.kill()
         until(lambda: not any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in workers))
