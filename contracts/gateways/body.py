@@ -76,7 +76,8 @@ def read_body(
     ``named`` is the instance that the body itself names.
     """
     route = routes.get(plain_name(source.type)) or Route(type=source.type)
-    source = replace(source, type=route.type)
+    if source.type != route.type:
+        source = replace(source, type=route.type)
     cuts = tuple(path for path in ENVELOPE_SECRETS if body.get(str(path[0])) is not None)
     if "data" not in body:
         element = _without_envelope(body)

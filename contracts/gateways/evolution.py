@@ -89,7 +89,7 @@ def read(body: object, *, path_instance: str | None = None) -> Reading:
 
 def _without_own_chat(reading: Reading, own: object) -> Reading:
     """A bare protocol message names the chat as its sender sees it: in a direct one that is ourselves."""
-    if not isinstance(own, str):
+    if not isinstance(own, str) or not any(event.type == "messages.edited" for event in reading.events):
         return reading
     events = tuple(
         replace(event, chat_jid=None)
