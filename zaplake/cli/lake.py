@@ -21,7 +21,8 @@ from zaplake.trouble import UsageTrouble
 PEOPLE_ROWS: Final = 1_000
 MACHINE_ROWS: Final = 100_000
 COLUMN_CHARS_MIN: Final = 14
-"""A table that has less room a column is shown as one line a column instead."""
+"""A table that does not fit and has less room a column is shown as one line a column instead."""
+UNBOUNDED: Final = 1_000_000
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 app = App(name="lake", help="Ask the lake.")
@@ -71,10 +72,7 @@ def sql(
     elif as_csv:
         write_csv(answer, sys.stdout)
     else:
-        console = Console()
-        is_narrow = len(answer.columns) * COLUMN_CHARS_MIN > console.width
-        console.print(lists(answer) if is_narrow else table(answer))
-        console.print("1 row" if len(answer.rows) == 1 else f"{len(answer.rows)} rows", style="italic")
+        _show(answer, Console())
     if answer.cut:
         print(
             f"there are more rows: only the first {rows_max} are shown (--limit N for more)", file=sys.stderr
@@ -96,6 +94,14 @@ def write_csv(answer: Answer, out: TextIO) -> None:
     writer = csv.writer(out)
     writer.writerow(answer.columns)
     writer.writerows([_text(value) for value in row] for row in answer.rows)
+
+
+def _show(answer: Answer, console: Console) -> None:
+    beside = table(answer)
+    is_crowded = len(answer.columns) * COLUMN_CHARS_MIN > console.width
+    wanted = console.measure(beside, options=console.options.update(width=UNBOUNDED)).maximum
+    console.print(lists(answer) if is_crowded and wanted > console.width else beside)
+    console.print("1 row" if len(answer.rows) == 1 else f"{len(answer.rows)} rows", style="italic")
 
 
 def table(answer: Answer) -> Table:
