@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,9 @@ CHAT_CLASSES: Final[tuple[ChatClass, ...]] = get_args(ChatClass)
 
 SECRET_CHARS_MIN: Final = 8
 """A shorter secret could be guessed, and cutting values equal to it would cut ordinary words."""
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 class ConfigError(ValueError):
@@ -170,7 +174,14 @@ class CollectorConfig:
         url = urlsplit(self.backend_url)
         _refuse(url.scheme not in {"http", "https"} or not url.hostname, "backend_url: an http(s) URL")
         _refuse(not self.secrets or not all(self.secrets), "secrets: an empty secret would be known to all")
-        _refuse(not self.name or "/" in self.name, "name: needed, without '/'")
+        _refuse(
+            url.username is not None or url.password is not None,
+            "backend_url: without user and password: the status shows it, and the signature says who we are",
+        )
+        _refuse(
+            _NAME.fullmatch(self.name) is None,
+            "name: 1 to 100 of letters, digits, '.', '_', '-': it travels in a header and in a path",
+        )
         _refuse(not self.gateways, "gateways: at least one")
         names = [gateway.name for gateway in self.gateways]
         _refuse(len(set(names)) != len(names), "gateways: two of one name")
