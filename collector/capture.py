@@ -27,6 +27,8 @@ META_SCOPES: Final = "scopes"
 META_ACCOUNTS: Final = "accounts"
 STORM_S_MAX: Final = 600.0
 """A storm that lasts gives a row at least this often."""
+RETRIES_LAST: Final = timedelta(minutes=30)
+"""Evolution gives an event up after about 20 minutes."""
 
 _log = structlog.get_logger("collector.capture")
 
@@ -38,6 +40,9 @@ class InstanceState:
     last_event_at: datetime
     state: str | None = None
     state_at: datetime | None = None
+    stamp: str = ""
+    """The gateway's own stamp of the event that told the state, and when that came."""
+    told_at: datetime | None = None
 
 
 class Capture:
@@ -214,22 +219,21 @@ class Capture:
         self.tally.add(
             hour=hour_of(now), gateway=gateway, instance=instance, channel=arrival.channel, counts=counts
         )
-        self._saw(translation.source, now, None)
+        self._saw(translation.source, now)
         for captured in translation.captured:
             if captured.state is not None or captured.source != translation.source:
-                self._saw(captured.source, now, captured.state)
+                seen = self._saw(captured.source, now)
+                if captured.state is not None and arrival.channel != "jsonl":
+                    _told(seen, captured.state, captured.stamp, now)
 
-    def _saw(self, source: Source, now: datetime, state: str | None) -> None:
+    def _saw(self, source: Source, now: datetime) -> InstanceState:
         seen = self.instances.get(source)
         if seen is None:
             seen = self.instances[source] = InstanceState(now)
             while len(self.instances) > self._config.limits.instances_max:
                 self.instances.popitem(last=False)
         seen.last_event_at = now
-        if state is not None:
-            if seen.state is None or (state in OPEN_STATES) != (seen.state in OPEN_STATES):
-                seen.state_at = now
-            seen.state = state
+        return seen
 
     def _tell_moved(self) -> None:
         moved = self.scopes.moved()
@@ -239,3 +243,15 @@ class Capture:
         for source, (kept, wanted) in moved.items():
             detail = f"stays in {kept}, where its first event went; the mapping says {wanted}"
             self._alerts.raise_("scope.changed", "/".join(source), detail)
+
+
+def _told(seen: InstanceState, state: str, stamp: str, now: datetime) -> None:
+    """Takes the state, unless it is late: a gateway's retries come in any order.
+
+    An older stamp long after is no retry: then the gateway's clock was set back.
+    """
+    if stamp < seen.stamp and seen.told_at is not None and now - seen.told_at < RETRIES_LAST:
+        return
+    if seen.state is None or (state in OPEN_STATES) != (seen.state in OPEN_STATES):
+        seen.state_at = now
+    seen.state, seen.stamp, seen.told_at = state, stamp, now

@@ -60,6 +60,8 @@ class Captured:
     kind: str
     state: str | None = None
     """Only for kind ``connection``."""
+    stamp: str = ""
+    """The gateway's own stamp of a connection fact, as text that sorts within one instance."""
     sameness: str | None = None
     """Equal for connection facts that differ in nothing but when they happened."""
 
@@ -171,7 +173,16 @@ def _captured(
     told = event.parts[0] if event.parts and isinstance(event.parts[0], str) else None
     state = None if told is None else clean_text(told)[:STATE_CHARS_MAX]
     same = None if event.needs_stamp else json.dumps([p for p in event.parts if p is not OCCURRENCE])
-    return Captured(record=record, source=source, scope=scope, kind=event.kind, state=state, sameness=same)
+    stamp = event.occurrence if isinstance(event.occurrence, str) else ""
+    return Captured(
+        record=record,
+        source=source,
+        scope=scope,
+        kind=event.kind,
+        state=state,
+        stamp=stamp,
+        sameness=same,
+    )
 
 
 def _identity(scope: str, event: Event, place: tuple[str | int, ...] | None) -> str | MakeId:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+from collector.translate import Arrival
 from outbox.clock import ManualClock
 from outbox.record import NewRecord
 from outbox.sqlite import open_sqlite
@@ -25,6 +26,31 @@ async def test_a_loop_of_reconnects_does_not_begin_anew(tmp_path: Path) -> None:
     assert (seen.state, seen.state_at) == ("connecting", left_at)
     await made.post(connection("open", 20))
     assert (seen.state, seen.state_at) == ("open", left_at + timedelta(minutes=8))
+    await store.close()
+
+
+async def test_a_late_copy_of_an_old_state_and_a_file_change_no_state(tmp_path: Path) -> None:
+    clock = ManualClock()
+    store = await open_sqlite(tmp_path / "collector", clock)
+    made = await bench(tmp_path, store, clock)
+    for number, state in ((0, "close"), (5, "open"), (0, "close"), (3, "close")):
+        await made.post(connection(state, number))
+    seen = made.capture.instances["evolution", "loja-sp"]
+    assert seen.state == "open"
+    gateway = made.capture.gateway("evolution")
+    assert gateway is not None
+    line = Arrival(
+        raw=connection("close", 9),
+        gateway=gateway,
+        path_instance=None,
+        channel="jsonl",
+        captured_at=clock.now(),
+    )
+    assert (await made.capture.take_all([line]))["stored"] == 1
+    assert seen.state == "open"
+    clock.advance(3600)
+    await made.post(connection("close", 2))
+    assert seen.state == "close", "the gateway's clock was set back"
     await store.close()
 
 
