@@ -71,7 +71,7 @@ async def ask(path: Path, request: Mapping[str, object], on_progress: OnProgress
         with _reachable(path) as address:
             async with asyncio.timeout(CONNECT_S_MAX):
                 reader, writer = await asyncio.open_unix_connection(address, limit=ANSWER_BYTES_MAX)
-    except (FileNotFoundError, ConnectionRefusedError) as error:
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         raise NotRunning(str(path)) from error
     try:
         writer.write(json.dumps(request).encode() + b"\n")

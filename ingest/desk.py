@@ -145,11 +145,17 @@ class LakeDesk:
             except DATABASE_ERRORS as error:
                 self._connection.terminate()
                 self._connection = None
-                raise UnavailableError(type(error).__name__) from error
+                raise UnavailableError(_reason(error)) from error
             except asyncio.CancelledError:
                 self._connection.terminate()
                 self._connection = None
                 raise
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, asyncpg.InvalidSchemaNameError | asyncpg.UndefinedTableError):
+        return "the database has no lake or an older one; run: zaplake db upgrade"
+    return type(error).__name__
 
 
 def _beat(row: asyncpg.Record) -> Beat:

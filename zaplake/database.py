@@ -81,13 +81,17 @@ def unreachable(error: Exception) -> Trouble:
 
 
 def required_dsn(settings: Settings) -> str:
-    """The configured DSN. Raises Trouble when there is none, or when host and port cannot be told apart."""
+    """The configured DSN. Raises Trouble when there is none, or when none can be reached by it ever."""
     if settings.database_url is None:
         raise Trouble(
             "no Postgres is configured",
             "set DATABASE_URL=postgresql://user:password@host/database, or run `zaplake up`",
         )
     dsn = settings.database_url.reveal()
+    if not dsn.startswith(("postgresql://", "postgres://")):
+        raise UsageTrouble(
+            "database_url is no URL of a Postgres", "write it as postgresql://user:password@host/database"
+        )
     hosts = urlsplit(dsn).netloc.rpartition("@")[2]
     if not all(_HOST.fullmatch(host) for host in hosts.split(",")):
         raise UsageTrouble(f"database_url: {UNREADABLE_DSN}", "repair DATABASE_URL")

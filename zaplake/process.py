@@ -60,7 +60,10 @@ def _trouble_of(error: BaseException, host: str, port: int, option: str) -> Trou
     if isinstance(error, StoreBusy):
         return _busy(error)
     if isinstance(error, StoreError):
-        return Trouble(f"the outbox cannot be opened: {error}", "free the disk or repair the data folder")
+        return Trouble(
+            f"the outbox cannot be opened: {error}",
+            "free the disk, repair the data folder, or choose another with --data-dir",
+        )
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return Trouble(f"port {port} of {host} is taken", f"end the program that has it, or use {option} N")
     if isinstance(error, OSError) and error.errno in {errno.EADDRNOTAVAIL, errno.EACCES}:

@@ -55,7 +55,8 @@ def kept_secret(data_dir: Path) -> Secret | None:
         return None
     except OSError as error:
         raise Trouble(
-            f"cannot read {path}: {error.strerror}", "run as the user who owns the data folder"
+            f"cannot read {path}: {error.strerror}",
+            "run as the user who owns the data folder, or choose another with --data-dir",
         ) from error
     if mode & 0o077:
         raise Trouble(f"{path} may be read by others", f"close it: chmod 600 {path}")
@@ -69,16 +70,28 @@ def ensure_secret(data_dir: Path) -> Secret:
     kept = kept_secret(data_dir)
     if kept is not None:
         return kept
-    data_dir.mkdir(parents=True, exist_ok=True)
-    draft = data_dir / f"{SECRET_FILE}.{os.getpid()}"
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_hex(SECRET_BYTES) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    with contextlib.suppress(FileExistsError):  # another process was first: its secret counts
-        os.link(draft, data_dir / SECRET_FILE)
-    draft.unlink()
+    try:
+        _make_secret(data_dir)
+    except OSError as error:
+        raise Trouble(
+            f"cannot write to the data folder {data_dir}: {error.strerror}",
+            "free the disk, or choose a folder of your own with --data-dir",
+        ) from error
     made = kept_secret(data_dir)
     assert made is not None
     return made
+
+
+def _make_secret(data_dir: Path) -> None:
+    data_dir.mkdir(parents=True, exist_ok=True)
+    draft = data_dir / f"{SECRET_FILE}.{os.getpid()}"
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(SECRET_BYTES) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):  # another process was first: its secret counts
+            os.link(draft, data_dir / SECRET_FILE)
+    finally:
+        draft.unlink(missing_ok=True)

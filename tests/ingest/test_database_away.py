@@ -11,8 +11,11 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from ingest.row import UnavailableError
+from ingest.schema import upgrade
 from tests.ingest.backend import Backend, an_id, backend, event
 from tests.ingest.proxy import Proxy, proxy_to
+from tests.support.postgres import PgServer, database_name
 
 
 @pytest.fixture
@@ -66,6 +69,22 @@ async def test_it_starts_without_its_database(dsn: str, proxy: Proxy) -> None:
         assert (await b.post(event_id, event())).status_code == 503
         await proxy.open()
         assert await until_status(b, event_id, event(), 201) == 201
+
+
+async def test_a_database_without_a_lake_is_an_outage_that_says_what_to_run(pg_server: PgServer) -> None:
+    name = database_name()
+    await pg_server.run(f"CREATE DATABASE {name}")
+    try:
+        dsn = pg_server.dsn_of(name)
+        async with backend(dsn, reconnect_pause_s=0.05) as b:
+            event_id = an_id()
+            assert (await b.post(event_id, event())).status_code == 503
+            with pytest.raises(UnavailableError, match="run: zaplake db upgrade"):
+                await b.service.desk.look_once()
+            await upgrade(dsn)
+            assert await until_status(b, event_id, event(), 201) == 201
+    finally:
+        await pg_server.run(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 async def test_backends_that_are_killed_again_and_again(dsn: str) -> None:

@@ -292,6 +292,23 @@ def test_serve_runs_several_workers_on_one_port_and_none_is_left_behind(dsn: str
         until(lambda: not any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in workers))
 
 
+def test_a_file_loaded_without_a_collector_waits_and_says_so(folder: Path, command: Command) -> None:
+    file = folder / "events.jsonl"
+    file.write_text(
+        '{"gateway": "baileys", "instance": "b", "event": "chats.update", "data": {"id": "1"}}\n{\n'
+    )
+    done = command("collector", "load", file, "--data-dir", folder)
+    assert (done.code, "line 2 was not loaded" in done.out) == (1, True), done
+    assert "→ a line is one JSON object" in done.out
+    assert f"they wait in {folder}/outbox for the next `zaplake up`" in done.out
+    for env, said in (
+        ({}, "choose another with"),
+        ({"ZAPLAKE_SIGNING_SECRETS": SECRET}, "name another with"),
+    ):
+        refused = command("collector", "load", file, "--data-dir", file, env=env)
+        assert (refused.code, f"{said} --data-dir" in refused.err) == (1, True), refused.err
+
+
 def test_collect_works_while_the_backend_is_away(folder: Path) -> None:
     env = {"ZAPLAKE_SIGNING_SECRETS": SECRET, "ZAPLAKE_COLLECTOR_BACKEND_URL": "http://127.0.0.1:1"}
     options = ("--data-dir", folder)

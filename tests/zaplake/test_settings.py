@@ -249,6 +249,12 @@ def test_no_error_shows_a_piece_of_the_database_s_password(dsn: str) -> None:
     assert "'pa'" not in str(unreached.value)
 
 
+@pytest.mark.parametrize("dsn", ["garbage", "mysql://h/x", "postgresql+asyncpg://h/x"])
+def test_what_is_no_url_of_a_postgres_is_refused_instead_of_tried_for_ever(dsn: str) -> None:
+    with pytest.raises(UsageTrouble, match="no URL of a Postgres"):
+        required_dsn(load_settings(None, {"DATABASE_URL": dsn}))
+
+
 @pytest.mark.parametrize(
     "dsn",
     [
@@ -296,6 +302,11 @@ def test_the_signing_secret_is_made_once_and_closed_to_others(tmp_path: Path) ->
     path.write_text("\n")
     with pytest.raises(Trouble, match="is empty"):
         ensure_secret(folder)
+    with pytest.raises(Trouble, match="cannot read"):
+        ensure_secret(path / "below-a-file")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    with pytest.raises(Trouble, match="cannot write to the data folder"):
+        ensure_secret(tmp_path / "dangling")
 
 
 def test_the_version_is_the_package_s() -> None:

@@ -44,5 +44,6 @@ def ask(
         ) from error
     except (StoreError, ConnectionError, PermissionError) as error:
         raise Trouble(
-            f"the outbox in {folder} cannot be used: {error}", "see the collector's log; `zaplake doctor`"
+            f"the outbox in {folder} cannot be used: {error}",
+            "free the disk, repair the data folder, or name another with --data-dir",
         ) from error

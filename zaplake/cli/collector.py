@@ -17,6 +17,7 @@ from zaplake.cli import dead
 from zaplake.cli.asking import ask
 from zaplake.cli.options import Common, settle
 from zaplake.trouble import UsageTrouble
+from zaplake.wiring import outbox_folder
 
 app = App(name="collector", help="Look after the collector of a data folder.")
 app.command(dead.app)
@@ -82,7 +83,7 @@ def load(file: Path, /, *, common: Common | None = None) -> int:
                 task, completed=_number(document["bytes_read"]), total=_number(document["file_bytes"])
             )
 
-        report, _alive = ask(settings, {"verb": "load", "path": str(file.resolve())}, told, create=True)
+        report, alive = ask(settings, {"verb": "load", "path": str(file.resolve())}, told, create=True)
         progress.update(task, completed=report["file_bytes"])
     counts = ", ".join(f"{name} {count}" for name, count in sorted(report["counts"].items())) or "nothing new"
     print(f"{report['lines']} lines: {counts}")
@@ -90,6 +91,10 @@ def load(file: Path, /, *, common: Common | None = None) -> int:
         print(f"line {bad['line']} was not loaded: {bad['reason']}")
     if report["bad_lines"] > len(report["bad"]):
         print(f"… {report['bad_lines']} bad lines in all")
+    if report["bad_lines"]:
+        print("→ a line is one JSON object; repair these and load the file again: the others are not doubled")
+    if not alive:
+        print(f"they wait in {outbox_folder(settings)} for the next `zaplake up` or `zaplake collect` on it")
     return 1 if report["bad_lines"] else 0
 
 
