@@ -262,7 +262,7 @@ def _start_trouble(pgdata: Path, reason: str) -> Trouble:
         detail = told[-1]
     elif os.geteuid() == 0 and not (pgdata / "log").exists():
         detail = (
-            "its user embedded_postgres cannot enter the folder; every parent must be open to it (chmod o+rx)"
+            "the disk is full, or its user embedded_postgres cannot enter: every parent must be open (chmod o+rx)"
         )
     else:
         detail = reason
