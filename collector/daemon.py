@@ -175,6 +175,7 @@ class Daemon:
                 backend=parts.backend,
                 reporter=parts.reporter,
                 capture=parts.capture,
+                alerts=parts.alerts,
             ),
         ]
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from collector.alerts import Alerts
 from collector.backend import Backend
 from collector.capture import Capture
 from collector.report import Reporter
@@ -16,12 +17,18 @@ from contracts.identity import heartbeat_id
 from outbox.store import StoreError
 
 _JSON: Final = "application/json"
+REFUSED: Final = "heartbeat.refused"
+COME_AGAIN: Final = frozenset({408, 425, 429})
+"""Outages as much as a 5xx is."""
 
 _log = structlog.get_logger("collector.heartbeat")
 
 
-async def beat(*, backend: Backend, reporter: Reporter, capture: Capture) -> bool:
-    """One heartbeat: a log line, a signed request, the table applied. True when the backend took it."""
+async def beat(*, backend: Backend, reporter: Reporter, capture: Capture, alerts: Alerts) -> bool:
+    """One heartbeat: a log line, a signed request, the table applied. True when the backend took it.
+
+    A refusal is an alert here: a backend that never heard of a collector does not call it silent.
+    """
     heartbeat = await reporter.heartbeat()
     _log.info(
         "heartbeat",
@@ -38,25 +45,31 @@ async def beat(*, backend: Backend, reporter: Reporter, capture: Capture) -> boo
         body=encode_heartbeat(heartbeat),
         content_type=_JSON,
     )
-    if isinstance(reply, str) or not 200 <= reply.status < 300:
-        _log.info("heartbeat.refused", answer=reply if isinstance(reply, str) else reply.status)
+    if isinstance(reply, str) or reply.status in COME_AGAIN or reply.status >= 500:
+        _log.info("heartbeat.missed", answer=reply if isinstance(reply, str) else reply.status)
+        return False
+    if not 200 <= reply.status < 300:
+        alerts.raise_(REFUSED, detail=str(reply.status))
         return False
     try:
         table = decode_answer(reply.body)
     except (msgspec.MsgspecError, RecursionError):
-        _log.info("heartbeat.refused", answer="no answer of a backend")
+        alerts.raise_(REFUSED, detail="the answer is none of a backend")
         return False
+    alerts.resolve(REFUSED)
     await capture.apply_accounts(
         {(entry.gateway, entry.instance): entry.scope for entry in table.scopes if entry.scope}
     )
     return True
 
 
-async def keep_beating(every_s: float, *, backend: Backend, reporter: Reporter, capture: Capture) -> None:
+async def keep_beating(
+    every_s: float, *, backend: Backend, reporter: Reporter, capture: Capture, alerts: Alerts
+) -> None:
     """Runs for ever. A backend that is away costs nothing but the heartbeat."""
     while True:
         try:
-            await beat(backend=backend, reporter=reporter, capture=capture)
+            await beat(backend=backend, reporter=reporter, capture=capture, alerts=alerts)
         except (StoreError, OSError) as error:
             _log.warning("heartbeat.failed", error=type(error).__name__)
         await asyncio.sleep(every_s)

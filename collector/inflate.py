@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import zlib
+from typing import Final
 
 from asgi.body import BodyTooLarge
 
 _GZIP_WBITS = 31
+MEMBERS_MAX: Final = 64
+"""Each member costs a copy of what follows it; a stream of more counts as damaged."""
 
 
 class UnknownEncoding(ValueError):
@@ -14,7 +17,7 @@ class UnknownEncoding(ValueError):
 
 
 def inflated(encoding: bytes, wire: bytes, bytes_max: int) -> bytes:
-    """The body behind ``identity`` or ``gzip`` (any number of members).
+    """The body behind ``identity`` or ``gzip`` (up to 64 members).
 
     Raises BodyTooLarge above ``bytes_max`` and UnknownEncoding; a broken or truncated stream gives ``wire``
     back: it is no JSON, and the store keeps it as it came.
@@ -35,6 +38,8 @@ def _gunzip(wire: bytes, bytes_max: int) -> bytes:
     left = bytes_max
     rest = wire
     while rest:
+        if len(chunks) == MEMBERS_MAX:
+            raise EOFError
         member = zlib.decompressobj(_GZIP_WBITS)
         chunk = member.decompress(rest, left + 1)
         if len(chunk) > left:

@@ -153,6 +153,28 @@ async def test_a_second_body_under_one_id_ships_too_and_a_copy_never_again(tmp_p
         assert len(backend.requests) == 3, "a copy dies at the origin"
 
 
+async def test_a_refused_heartbeat_is_an_alert_and_an_outage_is_none(tmp_path: Path) -> None:
+    def answering(status: int) -> Callable[[Request], Reply | None]:
+        return lambda request: Reply(status, b"{}") if request.path.startswith("/api/collectors/") else None
+
+    async with ScriptedBackend(script=answering(503)) as backend:
+        config = collector_config(tmp_path, backend.url, heartbeat_s=0.05)
+        async with running(config) as collector:
+            await eventually(lambda: len(backend.requests) > 3, "it beats")
+            assert await collector.alerts() == set()
+            backend.script = answering(404)
+
+            async def refused() -> bool:
+                return await collector.alerts() == {"heartbeat.refused"}
+
+            async def fine() -> bool:
+                return await collector.alerts() == set()
+
+            await eventually(refused, "said")
+            backend.script = None
+            await eventually(fine, "resolved")
+
+
 async def test_heartbeats_say_what_the_contract_asks_for_and_bring_the_table(tmp_path: Path) -> None:
     scopes = [{"gateway": "evolution", "instance": "nova", "scope": "loja"}]
     with structlog.testing.capture_logs() as logs:

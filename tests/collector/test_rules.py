@@ -224,6 +224,9 @@ def test_a_damaged_stream_is_kept_as_it_came() -> None:
     packed = gzip.compress(b'{"a":1}')
     assert inflated(b"gzip", packed[:-3], 100) == packed[:-3]
     assert inflated(b"gzip", b"not gzip", 100) == b"not gzip"
+    many = gzip.compress(b"") * 65
+    assert inflated(b"gzip", many[: len(many) // 65 * 64], 100) == b""
+    assert inflated(b"gzip", many, 100) == many
 
 
 @given(st.binary(max_size=300), st.integers(1, 400))
