@@ -65,7 +65,9 @@ def _trouble_of(error: BaseException, host: str, port: int, option: str) -> Trou
             "free the disk, repair the data folder, or choose another with --data-dir",
         )
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return Trouble(f"port {port} of {host} is taken", f"end what has it (another zaplake?), or use {option} N")
+        return Trouble(
+            f"port {port} of {host} is taken", f"end what has it (another zaplake?), or use {option} N"
+        )
     if isinstance(error, OSError) and error.errno in {errno.EADDRNOTAVAIL, errno.EACCES}:
         return Trouble(
             f"cannot listen on {host}:{port}: {error.strerror}", f"use another address or {option} N"
