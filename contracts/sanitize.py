@@ -234,12 +234,14 @@ class _Repair:
         sent = {name for _, name in container.names}
         final = {name: name for name in sent if clean_text(name) == name}
         taken = set(final)
+        next_number: dict[str, int] = {}  # all below are taken: a search from 2 each time would be quadratic
         for name in sorted(sent - final.keys()):
             free = cleaned = clean_text(name)
-            number = 2
+            number = next_number.get(cleaned, 2)
             while free in taken:
                 free = f"{cleaned}~{number}"
                 number += 1
+            next_number[cleaned] = number
             taken.add(free)
             final[name] = free
         for place, name in container.names:
