@@ -245,7 +245,7 @@ def _collector(settings: Settings, status: Any) -> Iterator[Finding]:
             )
     if outbox["dead"]:
         yield Finding(
-            what=f"{outbox['dead']} dead letters",
+            what=f"dead letters: {outbox['dead']}",
             next_step="look at: zaplake collector dead list; then dead requeue or dead drop",
         )
 

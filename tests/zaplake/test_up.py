@@ -171,6 +171,8 @@ def test_dead_letters_are_listed_shown_requeued_and_dropped(house: House) -> Non
     letters = json.loads(house.ask("collector", "dead", "list", "--json")[1])
     assert [letter["status"] for letter in letters] == [413, 413]
     ids = [letter["id"] for letter in letters]
+    listed = house.ask("collector", "dead", "list", env={"COLUMNS": "80"})[1]
+    assert all(identity in listed for identity in ids), "an id that is cut cannot be shown or requeued"
     shown = json.loads(house.ask("collector", "dead", "show", ids[0])[1])
     assert json.loads(shown["body"])["payload"]["key"]["id"] in {"3EB0DEAD01", "3EB0DEAD02"}
     code, said = house.ask("collector", "dead", "drop", ids[0], "--dry-run")

@@ -113,7 +113,8 @@ def _show(document: dict[str, Any]) -> None:
     shown.add_row("delivered, remembered", str(outbox["seen"]))
     shown.add_row("file", f"{outbox['file_bytes'] / 1e6:.1f} MB")
     halted = shipper.get("halted")
-    shipping = f"halted: {shipper['halt_reason']}" if halted else shipper.get("last_verdict") or "idle"
+    last = shipper.get("last_verdict")
+    shipping = f"halted: {shipper['halt_reason']}" if halted else f"last verdict {last}" if last else "idle"
     shown.add_row("shipping to", f"{document['backend_url']}: {shipping}")
     for name, count in sorted(document["totals"].items()):
         shown.add_row(f"events {name}", str(count))

@@ -42,11 +42,23 @@ def list_(*, limit: int = 100, as_json: AsJson = False, common: Common | None = 
     if as_json:
         print(json.dumps(letters))
         return 0
-    shown = Table("id", "label", "died", "status", "reason", "bytes", caption=f"{len(letters)} dead letters")
+    shown = Table()
+    shown.add_column("id", no_wrap=True)  # `dead show` wants all of it
+    for name in ("label", "died", "status", "reason", "bytes"):
+        shown.add_column(name)
     for letter in letters:
-        fields = (letter[name] for name in ("id", "label", "died_at", "status", "reason", "body_bytes"))
+        died = letter["died_at"][:19].replace("T", " ")
+        fields = (
+            letter["id"],
+            letter["label"],
+            died,
+            letter["status"],
+            letter["reason"],
+            letter["body_bytes"],
+        )
         shown.add_row(*(Text(str(field)) for field in fields))
     Console().print(shown)
+    print(f"dead letters shown: {len(letters)}")
     return 0
 
 
