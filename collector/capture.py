@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,34 +14,21 @@ import structlog
 
 from collector.alerts import Alerts
 from collector.config import CollectorConfig, GatewayConfig
+from collector.instances import Instances
 from collector.scopes import ScopeTable, Source, as_rows, from_rows
 from collector.storm import StormGuard
 from collector.tally import HOURS_KEPT, Tally, hour_of
 from collector.translate import Arrival, Captured, Rules, Translation, translate
-from contracts.heartbeat import OPEN_STATES
 from outbox.record import NewRecord, PutOutcome
 from outbox.store import Store
 
 META_SCOPES: Final = "scopes"
 META_ACCOUNTS: Final = "accounts"
+ENDS: Final = frozenset({"instance.delete", "instance.remove"})
 STORM_S_MAX: Final = 600.0
 """A storm that lasts gives a row at least this often."""
-RETRIES_LAST: Final = timedelta(minutes=30)
-"""Evolution gives an event up after about 20 minutes."""
 
 _log = structlog.get_logger("collector.capture")
-
-
-@dataclass(slots=True)
-class InstanceState:
-    """What the heartbeat tells of one instance."""
-
-    last_event_at: datetime
-    state: str | None = None
-    state_at: datetime | None = None
-    stamp: str = ""
-    """The gateway's own stamp of the event that told the state, and when that came."""
-    told_at: datetime | None = None
 
 
 class Capture:
@@ -74,16 +60,17 @@ class Capture:
         self.scopes = ScopeTable(mapped=dict(config.accounts))
         self.rules = Rules(policy=config.capture, scope_of=self.scopes.scope_of, secrets=config.cut_values)
         self.tally = Tally(rows_max=limits.tally_rows_max)
-        self.instances: OrderedDict[Source, InstanceState] = OrderedDict()
+        self.instances = Instances(store, instances_max=limits.instances_max)
 
     async def open(self) -> None:
-        """Reads what the store keeps: scopes of known instances, and the account table last served."""
+        """Reads what the store keeps: scopes and states of known instances, the account table last served."""
         accounts = await self._store.get_meta(META_ACCOUNTS)
         if accounts is not None:
             self.scopes.mapped = {**from_rows(json.loads(accounts)), **self._config.accounts}
         kept = await self._store.get_meta(META_SCOPES)
         if kept is not None:
             self.scopes.kept = from_rows(json.loads(kept))
+        await self.instances.load()
         self._tell_moved()
         while await self._store.release_held():
             pass
@@ -219,21 +206,15 @@ class Capture:
         self.tally.add(
             hour=hour_of(now), gateway=gateway, instance=instance, channel=arrival.channel, counts=counts
         )
-        self._saw(translation.source, now)
+        is_live = arrival.channel != "jsonl"
+        self.instances.saw(translation.source, now)
         for captured in translation.captured:
             if captured.state is not None or captured.source != translation.source:
-                seen = self._saw(captured.source, now)
-                if captured.state is not None and arrival.channel != "jsonl":
-                    _told(seen, captured.state, captured.stamp, now)
-
-    def _saw(self, source: Source, now: datetime) -> InstanceState:
-        seen = self.instances.get(source)
-        if seen is None:
-            seen = self.instances[source] = InstanceState(now)
-            while len(self.instances) > self._config.limits.instances_max:
-                self.instances.popitem(last=False)
-        seen.last_event_at = now
-        return seen
+                seen = self.instances.saw(captured.source, now)
+                if captured.state is not None and is_live:
+                    seen.tell(captured.state, captured.stamp, now)
+            if captured.kind in ENDS and is_live:
+                self.instances.forget(captured.source)
 
     def _tell_moved(self) -> None:
         moved = self.scopes.moved()
@@ -243,15 +224,3 @@ class Capture:
         for source, (kept, wanted) in moved.items():
             detail = f"stays in {kept}, where its first event went; the mapping says {wanted}"
             self._alerts.raise_("scope.changed", "/".join(source), detail)
-
-
-def _told(seen: InstanceState, state: str, stamp: str, now: datetime) -> None:
-    """Takes the state, unless it is late: a gateway's retries come in any order.
-
-    An older stamp long after is no retry: then the gateway's clock was set back.
-    """
-    if stamp < seen.stamp and seen.told_at is not None and now - seen.told_at < RETRIES_LAST:
-        return
-    if seen.state is None or (state in OPEN_STATES) != (seen.state in OPEN_STATES):
-        seen.state_at = now
-    seen.state, seen.stamp, seen.told_at = state, stamp, now

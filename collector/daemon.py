@@ -156,6 +156,7 @@ class Daemon:
             parts.capture.close()
             with contextlib.suppress(StoreError):
                 await parts.alerts.save(parts.store)
+                await parts.capture.instances.save()
         return port
 
     def _loops(self, parts: _Parts) -> list[Coroutine[None, None, None]]:
@@ -201,13 +202,14 @@ def shipper_config(config: CollectorConfig) -> ShipperConfig:
 
 
 async def keep_house(capture: Capture, reporter: Reporter, alerts: Alerts) -> None:
-    """Runs for ever: ends storms, watches depth, lets old alerts fade. A failing store is tried again."""
+    """Runs for ever: ends storms, saves states, watches depth, lets alerts fade. A failing store is retried."""
     while True:
         await asyncio.sleep(HOUSEKEEPING_S)
         alerts.fade()
         capture.prune_counts()
         try:
             await capture.release_storms()
+            await capture.instances.save()
             await reporter.watch()
         except StoreError as error:
             _log.warning("housekeeping.failed", error=type(error).__name__)

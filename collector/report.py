@@ -72,7 +72,7 @@ class Reporter:
                     "state": seen.state,
                     "last_event_at": seen.last_event_at.isoformat(),
                 }
-                for source, seen in self._capture.instances.items()
+                for source, seen in self._capture.instances.seen.items()
             ],
             "alerts": {"active": list(self._alerts.active()), "recent": self._alerts.recent()},
         }
@@ -144,7 +144,7 @@ class Reporter:
                 state_at=seen.state_at.isoformat() if seen.state_at is not None else None,
                 last_event_at=seen.last_event_at.isoformat(),
             )
-            for source, seen in self._capture.instances.items()
+            for source, seen in self._capture.instances.seen.items()
         ]
         return tuple(states[-INSTANCES_MAX:])
 

@@ -29,6 +29,7 @@ from outbox.record import Guard, GuardMode, MakeId, NewRecord, Stamp
 
 INSTANCE_CHARS_MAX: Final = 200
 STATE_CHARS_MAX: Final = 50
+STAMP_CHARS_MAX: Final = 100
 
 _GUARD_MODES: Final = {
     Fold.SNAPSHOT: GuardMode.SNAPSHOT,
@@ -173,7 +174,7 @@ def _captured(
     told = event.parts[0] if event.parts and isinstance(event.parts[0], str) else None
     state = None if told is None else clean_text(told)[:STATE_CHARS_MAX]
     same = None if event.needs_stamp else json.dumps([p for p in event.parts if p is not OCCURRENCE])
-    stamp = event.occurrence if isinstance(event.occurrence, str) else ""
+    stamp = event.occurrence[:STAMP_CHARS_MAX] if isinstance(event.occurrence, str) else ""
     return Captured(
         record=record,
         source=source,

@@ -45,20 +45,14 @@ def due_alerts(beats: Sequence[Beat], config: IngestConfig, now: datetime) -> li
 
 
 def judged(name: str, subject: str, beats: Sequence[Beat], config: IngestConfig) -> bool:
-    """Whether this round could see that the alert is over: its collector speaks, and of that instance.
+    """Whether this round could see that the alert is over: its collector speaks.
 
-    A collector that has just started says nothing of an instance until its next event.
+    It remembers its instances over a restart; of one that was deleted it says nothing any more.
     """
-    speaking = [beat for beat in beats if beat.age_s <= config.silent_after_s]
-    if name in (SILENT, BACKLOG):
-        return any(beat.name == subject for beat in speaking)
-    if name in (DISCONNECTED, INSTANCE_SILENT):
-        return any(
-            state.state is not None and _subject(beat, state) == subject
-            for beat in speaking
-            for state in beat.report.instances
-        )
-    return False
+    if name not in (SILENT, BACKLOG, DISCONNECTED, INSTANCE_SILENT):
+        return False
+    collector = subject if name in (SILENT, BACKLOG) else subject.split("/", 1)[0]
+    return any(beat.name == collector and beat.age_s <= config.silent_after_s for beat in beats)
 
 
 def _backlog(beat: Beat, config: IngestConfig) -> Iterator[Alert]:
@@ -70,7 +64,7 @@ def _backlog(beat: Beat, config: IngestConfig) -> Iterator[Alert]:
 
 
 def _instance(beat: Beat, state: InstanceState, config: IngestConfig, now: datetime) -> Iterator[Alert]:
-    subject = _subject(beat, state)
+    subject = f"{beat.name}/{state.gateway}/{state.instance}"
     if state.state is None:
         return
     if state.state not in OPEN_STATES:
@@ -83,10 +77,6 @@ def _instance(beat: Beat, state: InstanceState, config: IngestConfig, now: datet
     age_s = _age_s(state.last_event_at, now)
     if age_s is not None and age_s > config.instance_silent_after_s:
         yield Alert(name=INSTANCE_SILENT, subject=subject, detail={"age_s": round(age_s)})
-
-
-def _subject(beat: Beat, state: InstanceState) -> str:
-    return f"{beat.name}/{state.gateway}/{state.instance}"
 
 
 def _age_s(text: str | None, now: datetime) -> float | None:

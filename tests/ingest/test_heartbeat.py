@@ -194,15 +194,8 @@ def test_a_silent_collector_has_one_alert_and_its_old_words_are_not_judged() -> 
     assert due_alerts([old], CONFIG, NOW) == [
         Alert(name="collector.silent", subject="edge-1", detail={"age_s": 91})
     ]
-    spoken = Beat(name="edge-1", age_s=1, report=beat(instances=(told(state="open"),)))
+    spoken = Beat(name="edge-1", age_s=1, report=beat())
     for name, subject in (("collector.backlog", "edge-1"), ("instance.silent", "edge-1/g/i")):
         assert not judged(name, subject, [old], CONFIG)
         assert judged(name, subject, [spoken], CONFIG)
     assert not judged("scope.changed", "g/i", [spoken], CONFIG)
-
-
-def test_a_collector_that_just_started_does_not_resolve_the_alerts_of_its_instances() -> None:
-    for instances in ((), (told(last_event_at=ago(minutes=1)),)):
-        started = Beat(name="edge-1", age_s=1, report=beat(instances=instances))
-        assert not judged("instance.disconnected", "edge-1/g/i", [started], CONFIG)
-        assert judged("collector.silent", "edge-1", [started], CONFIG)
