@@ -202,7 +202,7 @@ def shipper_config(config: CollectorConfig) -> ShipperConfig:
 
 
 async def keep_house(capture: Capture, reporter: Reporter, alerts: Alerts) -> None:
-    """Runs for ever: ends storms, saves states, watches depth, lets alerts fade. A failing store is retried."""
+    """Runs for ever: ends storms, saves states, watches depth, fades alerts. It retries a failing store."""
     while True:
         await asyncio.sleep(HOUSEKEEPING_S)
         alerts.fade()
