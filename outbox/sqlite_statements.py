@@ -228,6 +228,20 @@ FROM dead AS d JOIN ids AS i ON i.rowid = d.of WHERE d.rowid = ?
 DEAD_IDS: Final = "SELECT of FROM dead WHERE rowid IN (SELECT value FROM json_each(?))"
 DEAD_DELETE: Final = "DELETE FROM dead WHERE rowid IN (SELECT value FROM json_each(?))"
 
+# carrying away: rowid order, so that a page goes on where the last one ended
+KEPT_WAITING: Final = """
+SELECT o.rowid, i.id, i.digest, o.label, i.channel, o.status, o.waits_because, o.attempts, i.created_at,
+o.due_at, o.body FROM outbox AS o CROSS JOIN ids AS i ON i.rowid = o.rowid
+WHERE o.rowid > ? ORDER BY o.rowid LIMIT ?
+"""
+KEPT_DEAD: Final = """
+SELECT d.rowid, i.id, i.digest, d.label, i.channel, d.status, d.reason, d.attempts, i.created_at, d.at, d.body
+FROM dead AS d CROSS JOIN ids AS i ON i.rowid = d.of WHERE d.rowid > ? ORDER BY d.rowid LIMIT ?
+"""
+INSERT_DEAD: Final = (
+    "INSERT INTO dead (of, at, attempts, status, reason, label, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+
 # held
 HELD_READ: Final = "SELECT count, id, digest FROM held WHERE key = ?"
 HELD_WRITE: Final = """

@@ -62,6 +62,14 @@ POSITIONAL = {
     "SEEN_OLDEST": ["SEARCH ids USING COVERING INDEX ids_seen (seen_at>?)"],
     "DEAD_OLDEST": ["SEARCH dead USING INTEGER PRIMARY KEY (rowid<?)"],
     "DEAD_LIST": ["SEARCH d USING INTEGER PRIMARY KEY (rowid>?)"],
+    "KEPT_WAITING": [
+        "SEARCH o USING INTEGER PRIMARY KEY (rowid>?)",
+        "SEARCH i USING INTEGER PRIMARY KEY (rowid=?)",
+    ],
+    "KEPT_DEAD": [
+        "SEARCH d USING INTEGER PRIMARY KEY (rowid>?)",
+        "SEARCH i USING INTEGER PRIMARY KEY (rowid=?)",
+    ],
     "DEAD_SHOW": ["SEARCH d USING INDEX sqlite_autoindex_dead_1 (of=?)"],
     "DEAD_BY_ID": ["SEARCH dead USING COVERING INDEX sqlite_autoindex_dead_1 (of=?)"],
     "HELD_BEFORE": ["SEARCH held USING INDEX held_first (first_at<?)"],

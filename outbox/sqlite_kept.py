@@ -1,0 +1,67 @@
+"""Carrying records out of the SQLite store and into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from outbox import sqlite_statements as sql
+from outbox.kept import KeptRecord, KeptState
+from outbox.record import NewRecord, PutOutcome
+from outbox.sqlite_engine import SqliteEngine, text
+from outbox.sqlite_file import as_us, from_us
+from outbox.store import REASON_CHARS_MAX
+
+_PAGES: Final[dict[KeptState, str]] = {"waiting": sql.KEPT_WAITING, "dead": sql.KEPT_DEAD}
+
+
+def kept(engine: SqliteEngine, state: KeptState, after: int, limit: int, bytes_max: int) -> list[KeptRecord]:
+    records: list[KeptRecord] = []
+    room = bytes_max
+    rows = engine.connection.execute(_PAGES[state], (after, limit))
+    for rowid, id_, digest, label, channel, status, reason, attempts, created_at, at, body in rows:
+        room -= len(body)
+        if records and room < 0:
+            break
+        record = KeptRecord(
+            rowid=rowid,
+            id=id_,
+            digest=digest,
+            state=state,
+            label=label,
+            channel=channel,
+            status=status,
+            reason=reason,
+            attempts=attempts,
+            created_at=from_us(created_at),
+            at=from_us(at),
+            body=body,
+        )
+        records.append(record)
+    rows.close()
+    return records
+
+
+def restore(engine: SqliteEngine, records: Sequence[KeptRecord]) -> list[PutOutcome]:
+    now = as_us(engine.clock.now())
+    return [_restore_one(engine, record, now) for record in records]
+
+
+def _restore_one(engine: SqliteEngine, kept: KeptRecord, now: int) -> PutOutcome:
+    digests = engine.known(kept.id)
+    if kept.digest in digests:
+        return PutOutcome.DUPLICATE
+    created_at = min(as_us(kept.created_at), now)
+    if kept.state == "waiting":
+        record = NewRecord(
+            id=kept.id, body=kept.body, digest=kept.digest, channel=kept.channel, label=kept.label
+        )
+        engine.insert(kept.id, record, due_at=now, created_at=created_at)
+    else:
+        named = (kept.id, kept.digest, text(kept.channel), created_at)
+        of = engine.connection.execute(sql.INSERT_ID, named).lastrowid
+        reason, label = text(kept.reason, REASON_CHARS_MAX), text(kept.label)
+        letter = (of, now, kept.attempts, kept.status, reason, label, kept.body)
+        engine.connection.execute(sql.INSERT_DEAD, letter)
+        engine.ledger.dead += 1
+    return PutOutcome.CONFLICT if digests else PutOutcome.STORED
