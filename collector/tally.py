@@ -16,7 +16,7 @@ TallyKey: TypeAlias = tuple[str, str, str, str]
 
 def hour_of(now: datetime) -> str:
     """The UTC hour that a count belongs to."""
-    return now.strftime("%Y-%m-%dT%H:00:00Z")
+    return now.isoformat()[:13] + ":00:00Z"
 
 
 @dataclass(slots=True, kw_only=True)
