@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from contracts.events import KINDS
+from outbox.store import StoreLimits
 
 Family: TypeAlias = Literal["evolution", "baileys", "waha", "cloudapi"]
 FAMILIES: Final[tuple[Family, ...]] = get_args(Family)
@@ -133,6 +134,8 @@ class Limits:
     """How long a stop waits for answers on their way."""
     answer_bytes_max: int = 8 * 1024 * 1024
     backlog_alert_records: int = 10_000
+    outbox_rows_max: int = 5_000_000
+    outbox_bytes_max: int = 10 * 1024**3
     load_lines_max: int = 200
     load_bytes_max: int = 4 * 1024 * 1024
     line_bytes_max: int = 64 * 1024 * 1024
@@ -149,6 +152,11 @@ class Limits:
             self.drain_s <= self.request_timeout_s,
             "limits.drain_s: not above request_timeout_s, a stop would throw away answers on their way",
         )
+
+    @property
+    def store(self) -> StoreLimits:
+        """Where the outbox stops taking new records."""
+        return StoreLimits(rows_max=self.outbox_rows_max, bytes_max=self.outbox_bytes_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,7 @@ class Daemon:
         on_state(DaemonState(state="stopped", port=port))
 
     async def _open_sqlite(self) -> Store:
-        return await open_sqlite(self._config.data_folder, self._clock)
+        return await open_sqlite(self._config.data_folder, self._clock, self._config.limits.store)
 
     def _assemble(self, store: Store, backend: Backend) -> _Parts:
         config, now, limits = self._config, self._clock.now, self._config.limits

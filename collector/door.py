@@ -29,7 +29,7 @@ from collector.route import PREFIX, Place, place_in, segments
 from collector.translate import Arrival
 from collector.verbs import Document
 from contracts.envelope import PROBLEM_TOO_LARGE, PROBLEM_UNAVAILABLE
-from outbox.store import StoreError
+from outbox.store import StoreError, StoreFull
 
 CHALLENGE_CHARS_MAX: Final = 1024
 QUERY_FIELDS_MAX: Final = 20
@@ -194,6 +194,8 @@ class Door:
                 captured_at=self._now(),
             )
             await self._capture.take(arrival)
+        except StoreFull as error:
+            raise _Refused("outbox.full", str(error)) from error
         finally:
             self._budget.give(taken)
 

@@ -32,7 +32,7 @@ async def _directly(
     config: CollectorConfig, wanted: Mapping[str, object], on_progress: OnProgress
 ) -> Document:
     clock = SystemClock()
-    store = await open_sqlite(config.data_folder, clock)
+    store = await open_sqlite(config.data_folder, clock, config.limits.store)
     try:
         alerts = Alerts(now=clock.now, kept_max=config.limits.alerts_kept_max)
         await alerts.load(store)

@@ -18,6 +18,9 @@ from contracts.heartbeat import COUNTERS_MAX, INSTANCES_MAX, Counter, Depth, Hea
 from outbox.shipper import ShipperState
 from outbox.store import Store, StoreStats
 
+FILLING_SHARE: Final = 0.8
+"""How full the outbox is when its operator is told."""
+FILLING_OVER_SHARE: Final = 0.7
 ROW_OUTCOMES: Final = ("stored", "conflict")
 """Outcomes of a put that make a row at the backend."""
 
@@ -61,6 +64,7 @@ class Reporter:
                 "oldest_age_s": self._age_s(stats.oldest_at),
                 "body_bytes": stats.bytes,
                 "file_bytes": stats.file_bytes,
+                "full_share": round(self._share(stats), 4),
             },
             "shipper": self._shipper_document(),
             "totals": dict(self._capture.tally.totals),
@@ -103,6 +107,7 @@ class Reporter:
         """Raises and resolves the alerts on backlog and dead letters."""
         stats = await self._store.stats()
         self._watch_backlog(stats)
+        self._watch_room(stats)
         if stats.dead:
             self._alerts.raise_("outbox.dead", detail=f"{stats.dead}: zaplake collector dead list")
         else:
@@ -114,6 +119,20 @@ class Reporter:
             self._alerts.raise_("outbox.backlog", detail=f"{stats.waiting} records wait")
         elif stats.waiting < limit // 2:
             self._alerts.resolve("outbox.backlog")
+
+    def _watch_room(self, stats: StoreStats) -> None:
+        share = self._share(stats)
+        if share >= FILLING_SHARE:
+            detail = f"{share:.0%} of its limits: {stats.waiting} records, {stats.bytes} bytes wait"
+            self._alerts.raise_("outbox.filling", detail=detail)
+        elif share < FILLING_OVER_SHARE:
+            self._alerts.resolve("outbox.filling")
+        if share < 1:
+            for gateway in self._config.gateways:
+                self._alerts.resolve("outbox.full", gateway.name)
+
+    def _share(self, stats: StoreStats) -> float:
+        return self._config.limits.store.share(stats.waiting, stats.bytes)
 
     def _shipper_document(self) -> Document | None:
         state = self._shipper()

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from outbox import memory_kept
 from outbox.clock import Clock, SystemClock
+from outbox.kept import KeptRecord, KeptState
 from outbox.memory_state import State, Storm, sighting
-from outbox.record import NewRecord, PutResult, Record
+from outbox.record import NewRecord, PutOutcome, PutResult, Record
 from outbox.store import (
     REASON_CHARS_MAX,
     DeadRecord,
@@ -17,6 +19,7 @@ from outbox.store import (
     Released,
     Settlement,
     Sighting,
+    StoreLimits,
     StoreStats,
     StoreUnavailable,
 )
@@ -26,9 +29,10 @@ from outbox.verdict import Verdict
 class MemoryStore:
     """``Store`` in dictionaries, for tests and for runs that need no durability; its calls are linear."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, limits: StoreLimits | None = None) -> None:
         self._clock = clock or SystemClock()
         self._state = State(clock=self._clock, epoch=secrets.token_hex(8))
+        self._limits = limits or StoreLimits()
         self._meta: dict[str, bytes] = {}
         self._leases: dict[int, int] = {}
         self._lease = 0
@@ -45,8 +49,13 @@ class MemoryStore:
 
     async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
         before = self._open().copy()
+        waiting = [len(row.record.body) for row in before.rows.values()]
+        is_full = self._limits.share(len(waiting), sum(waiting)) >= 1
         try:
-            return [self._state.put(record) for record in records]
+            results = [self._state.put(record) for record in records]
+            if is_full and len(self._state.rows) > len(waiting):
+                self._limits.admit(len(waiting), sum(waiting))
+            return results
         except BaseException:
             self._state = before
             raise
@@ -127,6 +136,7 @@ class MemoryStore:
             oldest_at=records[0].created_at if records else None,
             bytes=sum(len(record.body) for record in records),
             file_bytes=0,
+            wal_bytes=0,
         )
 
     async def sightings(self, id: str) -> list[Sighting]:  # noqa: A002
@@ -155,6 +165,12 @@ class MemoryStore:
         for d in chosen:
             self._state.forget_dead(d)
         return len(chosen)
+
+    async def kept(self, state: KeptState, *, after: int, limit: int, bytes_max: int) -> list[KeptRecord]:
+        return memory_kept.kept(self._open(), state, after, limit, bytes_max)
+
+    async def restore(self, records: Sequence[KeptRecord]) -> list[PutOutcome]:
+        return memory_kept.restore(self._open(), records)
 
     async def get_meta(self, key: str) -> bytes | None:
         self._open()

@@ -9,18 +9,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from outbox import sqlite_dead
+from outbox import sqlite_dead, sqlite_kept
 from outbox.clock import Clock, SystemClock
-from outbox.record import NewRecord, PutResult, Record
+from outbox.kept import KeptRecord, KeptState
+from outbox.record import NewRecord, PutOutcome, PutResult, Record
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import lock_folder, translated
 from outbox.sqlite_thread import WriterThread
-from outbox.store import DeadRecord, PruneLimits, Released, Settlement, Sighting, StoreStats
+from outbox.store import DeadRecord, PruneLimits, Released, Settlement, Sighting, StoreLimits, StoreStats
 
 T = TypeVar("T")
 
 
-async def open_sqlite(folder: Path, clock: Clock | None = None) -> SqliteStore:
+async def open_sqlite(
+    folder: Path, clock: Clock | None = None, limits: StoreLimits | None = None
+) -> SqliteStore:
     """Open the store in a folder of its own, made when missing.
 
     Raises StoreBusy (another process has it), StoreCorrupt (no outbox file, or damaged) or
@@ -30,7 +33,7 @@ async def open_sqlite(folder: Path, clock: Clock | None = None) -> SqliteStore:
         lock = lock_folder(folder)
     thread = WriterThread(asyncio.get_running_loop())
     try:
-        engine = await thread.start(folder, clock or SystemClock())
+        engine = await thread.start(folder, clock or SystemClock(), limits or StoreLimits())
     except BaseException:
         thread.ask_to_stop()
         os.close(lock)
@@ -95,6 +98,12 @@ class SqliteStore:
 
     async def dead_drop(self, ids: Sequence[str] | None) -> int:
         return await self._do(lambda engine: sqlite_dead.dead_drop(engine, ids))
+
+    async def kept(self, state: KeptState, *, after: int, limit: int, bytes_max: int) -> list[KeptRecord]:
+        return await self._do(lambda engine: sqlite_kept.kept(engine, state, after, limit, bytes_max))
+
+    async def restore(self, records: Sequence[KeptRecord]) -> list[PutOutcome]:
+        return await self._do(lambda engine: sqlite_kept.restore(engine, records))
 
     async def get_meta(self, key: str) -> bytes | None:
         return await self._do(lambda engine: engine.get_meta(key))

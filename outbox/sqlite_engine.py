@@ -16,7 +16,14 @@ from outbox.clock import Clock
 from outbox.guarding import Members, rule
 from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Record, Stamp
 from outbox.sqlite_file import FILE_NAME, as_us, connect, from_us
-from outbox.store import REASON_CHARS_MAX, SIGHTING_CHANNELS_MAX, Settlement, Sighting, StoreStats
+from outbox.store import (
+    REASON_CHARS_MAX,
+    SIGHTING_CHANNELS_MAX,
+    Settlement,
+    Sighting,
+    StoreLimits,
+    StoreStats,
+)
 from outbox.verdict import Verdict
 
 _COMPACT: Final = (",", ":")
@@ -55,9 +62,10 @@ def as_json(values: Sequence[object]) -> str:
 class SqliteEngine:
     """One connection. ``begin`` … operations … ``commit`` or ``rollback``; the ledger follows."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
+    def __init__(self, folder: Path, clock: Clock, limits: StoreLimits) -> None:
         self.folder = folder
         self.clock = clock
+        self.limits = limits
         self.connection = connect(folder, clock.now())
         epoch, *values = self.connection.execute(sql.LEDGER_READ).fetchone()
         self.epoch: str = epoch
@@ -91,9 +99,11 @@ class SqliteEngine:
 
     def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
         now = as_us(self.clock.now())
-        return [self.put_one(record, now) for record in records]
+        before = (self.ledger.waiting, self.ledger.bytes)
+        return [self.put_one(record, now, before) for record in records]
 
-    def put_one(self, record: NewRecord, now: int) -> PutResult:
+    def put_one(self, record: NewRecord, now: int, before: tuple[int, int] | None = None) -> PutResult:
+        """``before``: records and bytes waiting before the call; None: what had its place here already."""
         id_ = record.id if isinstance(record.id, str) else None
         digests = [] if id_ is None else self.known(id_)
         if id_ is not None and record.digest in digests:
@@ -103,6 +113,8 @@ class SqliteEngine:
         ruling = None if record.guard is None else rule(record.guard, kept)
         if ruling is not None and ruling.suppressed:
             return PutResult(outcome=PutOutcome.SUPPRESSED, id=id_ or "")
+        if before is not None:
+            self.limits.admit(*before)
         if id_ is None:
             id_ = self.stamped(record)
             digests = self.known(id_)
@@ -234,7 +246,7 @@ class SqliteEngine:
     def stats(self) -> StoreStats:
         (claimed,) = self.connection.execute(sql.LEASED_COUNT).fetchone()
         oldest = self.connection.execute(sql.OLDEST).fetchone()
-        paths = (self.folder / FILE_NAME, self.folder / f"{FILE_NAME}-wal")
+        file_bytes, wal_bytes = (_size(self.folder / f"{FILE_NAME}{end}") for end in ("", "-wal"))
         return StoreStats(
             waiting=self.ledger.waiting,
             claimed=claimed,
@@ -243,7 +255,8 @@ class SqliteEngine:
             held=self.ledger.held,
             oldest_at=None if oldest is None else from_us(oldest[0]),
             bytes=self.ledger.bytes,
-            file_bytes=sum(path.stat().st_size for path in paths if path.exists()),
+            file_bytes=file_bytes + wal_bytes,
+            wal_bytes=wal_bytes,
         )
 
     def sightings(self, id_: str) -> list[Sighting]:
@@ -277,3 +290,10 @@ class SqliteEngine:
         finally:
             self.connection.execute(sql.WAIT_AGAIN).fetchall()
         return not busy
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from outbox.clock import Clock
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import translated
-from outbox.store import StoreError, StoreUnavailable
+from outbox.store import StoreError, StoreLimits, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -58,11 +58,11 @@ class WriterThread:
         self._died = False
         self._ended = asyncio.Event()
 
-    async def start(self, folder: Path, clock: Clock) -> SqliteEngine:
+    async def start(self, folder: Path, clock: Clock, limits: StoreLimits) -> SqliteEngine:
         """Open the connection in the thread; raises what opening raises."""
         opened: asyncio.Future[SqliteEngine] = self._loop.create_future()
         self._thread = threading.Thread(
-            target=self._run, args=(folder, clock, opened), name="outbox-sqlite", daemon=True
+            target=self._run, args=(folder, clock, limits, opened), name="outbox-sqlite", daemon=True
         )
         self._thread.start()
         return await asyncio.shield(opened)
@@ -95,10 +95,12 @@ class WriterThread:
             self._stopping = True
             self._queue.put(None)
 
-    def _run(self, folder: Path, clock: Clock, opened: asyncio.Future[SqliteEngine]) -> None:
+    def _run(
+        self, folder: Path, clock: Clock, limits: StoreLimits, opened: asyncio.Future[SqliteEngine]
+    ) -> None:
         try:
             with translated():
-                engine = SqliteEngine(folder, clock)
+                engine = SqliteEngine(folder, clock, limits)
         except Exception as error:
             self._tell([_Outcome(opened, error=error)], room=0)
             self._call(self._end)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
+from outbox.kept import Keeping
 from outbox.record import NewRecord, PutResult, Record
 from outbox.verdict import Verdict
 
@@ -26,12 +27,37 @@ class StoreUnavailable(StoreError):
     """For now: disk full, file locked, closed. Nothing was stored; the next operation may work again."""
 
 
+class StoreFull(StoreUnavailable):
+    """No room for new records: a limit is reached or the disk is full. What waits goes on being shipped."""
+
+
 class StoreBusy(StoreError):
     """Another process has this store open."""
 
 
 class StoreCorrupt(StoreError):
     """The file is no store of this release, or damaged; it was not changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreLimits:
+    """Where a store stops taking new records. They are looked at before a put, which may go beyond them."""
+
+    rows_max: int = 5_000_000
+    """Records waiting."""
+    bytes_max: int = 10 * 1024**3
+    """Bytes of the bodies waiting."""
+
+    def share(self, waiting: int, body_bytes: int) -> float:
+        """How full, 1.0 and above is full."""
+        return max(waiting / self.rows_max, body_bytes / self.bytes_max)
+
+    def admit(self, waiting: int, body_bytes: int) -> None:
+        """Raises StoreFull when nothing may come in."""
+        if waiting >= self.rows_max:
+            raise StoreFull(f"{waiting} records wait, the limit is {self.rows_max}")
+        if body_bytes >= self.bytes_max:
+            raise StoreFull(f"{body_bytes} bytes wait, the limit is {self.bytes_max}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +91,8 @@ class StoreStats:
     bytes: int
     file_bytes: int
     """Database and write-ahead log on disk; 0 where there is no file."""
+    wal_bytes: int
+    """The write-ahead log's part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +147,7 @@ class PruneLimits:
     rows_per_call_max: int
 
 
-class Store(Protocol):
+class Store(Keeping, Protocol):
     """A durable at-least-once queue of bytes.
 
     Every method may raise ``StoreUnavailable``; then it has done nothing. A call that was cancelled may
@@ -136,6 +164,7 @@ class Store(Protocol):
 
         A copy (id and digest waiting, delivered or dead) only adds to its sightings. Then the guard is
         asked; what it lets through is inserted and remembered. A callable id gets its stamp after that.
+        Raises StoreFull when something would have to be inserted and the store was full before.
         """
         ...
 

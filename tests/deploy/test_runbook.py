@@ -7,7 +7,7 @@ from ingest import watch
 
 ROOT = Path(__file__).parents[2]
 RAISED = re.compile(
-    r'raise_\(\s*"([a-z_.]+)"|_Refused\(\s*"(door[a-z_.]+)"'
+    r'raise_\(\s*"([a-z_.]+)"|_Refused\(\s*"([a-z_]+\.[a-z_]+)"'
     r'|REFUSED: Final = "([a-z_.]+)"|Alert\(name="([a-z_.]+)"'
 )
 

@@ -18,7 +18,7 @@ from outbox.record import PutOutcome
 from outbox.sqlite import SqliteStore, open_sqlite
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import FILE_NAME
-from outbox.store import StoreBusy, StoreError, StoreUnavailable
+from outbox.store import StoreBusy, StoreError, StoreLimits, StoreUnavailable
 from outbox.verdict import Verdict
 from tests.outbox.records import claim, end_all, ended, ids, new, put_ids, put_one
 
@@ -273,4 +273,4 @@ def _engine_counting(folder: Path, clock: ManualClock, step: object) -> SqliteEn
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite3, "connect", lambda *args, **more: connect(*args, factory=Counting, **more))
-        return SqliteEngine(folder, clock)
+        return SqliteEngine(folder, clock, StoreLimits())
