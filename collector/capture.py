@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import structlog
 from collector.alerts import Alerts
 from collector.config import CollectorConfig, GatewayConfig
 from collector.instances import Instances
+from collector.metrics import CollectorMetrics
 from collector.scopes import ScopeTable, Source, as_rows, from_rows
 from collector.storm import StormGuard
 from collector.tally import HOURS_KEPT, Tally, hour_of
@@ -60,6 +62,7 @@ class Capture:
         self.scopes = ScopeTable(mapped=dict(config.accounts))
         self.rules = Rules(policy=config.capture, scope_of=self.scopes.scope_of, secrets=config.cut_values)
         self.tally = Tally(rows_max=limits.tally_rows_max)
+        self.metrics = CollectorMetrics()
         self.instances = Instances(store, instances_max=limits.instances_max)
 
     async def open(self) -> None:
@@ -190,7 +193,9 @@ class Capture:
         records = [record for group, _ in groups for record in group]
         if not records:
             return
+        started_s = time.perf_counter()
         outcomes = [result.outcome for result in await self._store.put(records)]
+        self.metrics.commit_s.observe(time.perf_counter() - started_s)
         if PutOutcome.STORED in outcomes or PutOutcome.CONFLICT in outcomes:
             self._on_put()
         remaining = iter(outcomes)
@@ -206,6 +211,7 @@ class Capture:
         self.tally.add(
             hour=hour_of(now), gateway=gateway, instance=instance, channel=arrival.channel, counts=counts
         )
+        self.metrics.count(arrival.channel, gateway, instance, counts)
         is_live = arrival.channel != "jsonl"
         self.instances.saw(translation.source, now)
         for captured in translation.captured:

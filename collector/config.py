@@ -176,6 +176,8 @@ class CollectorConfig:
     port: int = 8080
     capture: CapturePolicy = field(default_factory=CapturePolicy)
     heartbeat_s: float = 30.0
+    metrics_open: bool = False
+    """``/metrics`` for everybody who reaches the door; else for this machine, as ``/status`` is."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,7 +16,6 @@ TOKEN_HEADER: Final = b"x-collector-token"
 WAHA_HEADER: Final = b"x-webhook-hmac"
 CLOUD_HEADER: Final = b"x-hub-signature-256"
 _BEARER: Final = b"bearer "
-_THIS_MACHINE: Final = frozenset({"127.0.0.1", "::1"})
 
 
 class Credentials:
@@ -67,23 +65,6 @@ class Credentials:
         """True when ``token`` is Cloud API's configured verify token."""
         given = token.encode("utf-8", "surrogatepass")
         return self._verify_token is not None and hmac.compare_digest(given, self._verify_token)
-
-
-def is_loopback(client: object) -> bool:
-    """True for a peer on this machine: 127.0.0.0/8, ::1, or a unix socket (no address at all)."""
-    if client is None:
-        return True
-    if not isinstance(client, tuple | list) or not client:
-        return False
-    host = str(client[0])
-    if host in _THIS_MACHINE:
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
 
 
 def _encoded(values: tuple[str, ...]) -> tuple[bytes, ...]:

@@ -113,7 +113,14 @@ class Daemon:
             wake=shipper.wake,
         )
         server = HttpServer(
-            Door(capture=capture, config=config, alerts=alerts, status=reporter.status, now=wall_now),
+            Door(
+                capture=capture,
+                config=config,
+                alerts=alerts,
+                status=reporter.status,
+                metrics=reporter.metrics,
+                now=wall_now,
+            ),
             host=config.host,
             port=config.port,
             backlog=limits.accept_backlog,

@@ -7,7 +7,7 @@ said to one; 404 is left for paths that are no gateway.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -16,14 +16,16 @@ from urllib.parse import parse_qs
 import msgspec
 import structlog
 
-from asgi.answers import PROBLEM_JSON, problem, send_answer
+from asgi.answers import JSON, PROBLEM_JSON, problem, send_answer
 from asgi.body import BodyBudget, BodyTooLarge, BudgetExhausted, ClientGone, read_body
 from asgi.body import BodyError as BodyRefused
+from asgi.exposition import METRICS_PATH, METRICS_TYPE
+from asgi.peer import is_loopback
 from asgi.types import Receive, Scope, Send
 from collector.alerts import Alerts
 from collector.capture import Capture
 from collector.config import CollectorConfig, GatewayConfig
-from collector.credentials import Credentials, is_loopback
+from collector.credentials import Credentials
 from collector.inflate import UnknownEncoding, inflated
 from collector.route import PREFIX, Place, place_in, segments
 from collector.translate import Arrival
@@ -42,6 +44,8 @@ _NOT_FOUND: Final = problem(404, "about:blank", "Not a gateway")
 _NOT_ALLOWED: Final = problem(405, "about:blank", "Method not allowed")
 _FORBIDDEN: Final = problem(403, "about:blank", "Forbidden")
 _UNAVAILABLE: Final = problem(503, PROBLEM_UNAVAILABLE, "Not now")
+
+_METRICS: Final = [METRICS_PATH.strip("/").encode()]
 
 _encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger("collector.door")
@@ -72,9 +76,11 @@ class Door:
         config: CollectorConfig,
         alerts: Alerts,
         status: Callable[[], Awaitable[Document]],
+        metrics: Callable[[], Awaitable[bytes]],
         now: Callable[[], datetime],
     ) -> None:
-        self._capture, self._alerts, self._status, self._now = capture, alerts, status, now
+        self._capture, self._alerts, self._now = capture, alerts, now
+        self._status, self._metrics, self._metrics_open = status, metrics, config.metrics_open
         self._limits = config.limits
         self._budget = BodyBudget(config.limits.bodies_in_flight_bytes_max)
         self._inflating = asyncio.Semaphore(config.limits.heavy_threads_max)
@@ -101,28 +107,33 @@ class Door:
         elif method == "GET" and gate.gateway.family == "cloudapi":
             await self._handshake(gate, scope, send)
         else:
-            await send_answer(send, 405, _NOT_ALLOWED, PROBLEM_JSON, ((b"allow", b"POST"),))
+            await self._answer(send, 405, _NOT_ALLOWED, PROBLEM_JSON, ((b"allow", b"POST"),))
 
     async def _beside(self, parts: list[bytes], scope: Scope, send: Send) -> None:
         """Paths that are no gateway."""
         if parts == [b"healthz"]:
-            await send_answer(send, 200, _HEALTHY)
+            await self._answer(send, 200, _HEALTHY)
         elif parts == [b"status"] and is_loopback(scope.get("client")):
-            await self._tell_status(send)
+            await self._tell(send, self._told_status, JSON)
+        elif parts == _METRICS and (self._metrics_open or is_loopback(scope.get("client"))):
+            await self._tell(send, self._metrics, METRICS_TYPE.encode())
         else:
             self._capture.tally.add_total("no_gateway")
             if parts[:1] == [PREFIX] and scope["method"] == "POST":  # it drops the event for good on 404
                 self._alerts.raise_("door.no_gateway", detail=self._no_such_gateway, fades=True)
-            await send_answer(send, 404, _NOT_FOUND, PROBLEM_JSON)
+            await self._answer(send, 404, _NOT_FOUND, PROBLEM_JSON)
 
-    async def _tell_status(self, send: Send) -> None:
+    async def _told_status(self) -> bytes:
+        return _encode(await self._status())
+
+    async def _tell(self, send: Send, page: Callable[[], Awaitable[bytes]], content_type: bytes) -> None:
         try:
-            document = await self._status()
+            body = await page()
         except StoreError as error:
             _log.warning("status.failed", error=type(error).__name__)
-            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+            await self._answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
         else:
-            await send_answer(send, 200, _encode(document))
+            await self._answer(send, 200, body, content_type)
 
     async def _handshake(self, gate: _Gate, scope: Scope, send: Send) -> None:
         try:
@@ -133,12 +144,12 @@ class Door:
         challenge = query.get("hub.challenge", [""])[0]
         subscribes = query.get("hub.mode") == ["subscribe"]
         if subscribes and gate.credentials.handshake_allows(token) and len(challenge) <= CHALLENGE_CHARS_MAX:
-            await send_answer(send, 200, challenge.encode(), _TEXT, _NOSNIFF)
+            await self._answer(send, 200, challenge.encode(), _TEXT, _NOSNIFF)
         else:
             is_set = gate.gateway.verify_token is not None
             detail = "wrong verify token" if is_set else "no verify_token is configured"
             self._alerts.raise_("door.handshake", gate.gateway.name, detail, fades=True)
-            await send_answer(send, 403, _FORBIDDEN, PROBLEM_JSON)
+            await self._answer(send, 403, _FORBIDDEN, PROBLEM_JSON)
 
     async def _post(self, gate: _Gate, place: Place, scope: Scope, receive: Receive, send: Send) -> None:
         name = gate.gateway.name
@@ -151,22 +162,22 @@ class Door:
             self._alerts.raise_("door.too_large", name, detail, fades=True)
             self._capture.tally.add_total("too_large")
             body = problem(413, PROBLEM_TOO_LARGE, "Body too large", detail)
-            await send_answer(send, 413, body, PROBLEM_JSON)
+            await self._answer(send, 413, body, PROBLEM_JSON)
         except _Refused as refused:
             self._alerts.raise_(refused.alert, name, refused.detail, fades=True)
             self._capture.tally.add_total(refused.alert)
-            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+            await self._answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
         except BodyRefused as refused:
             reason = "budget" if isinstance(refused, BudgetExhausted) else "stalled"
             self._capture.tally.add_total(f"door.{reason}")
-            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+            await self._answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
         except Exception as error:
             _log.exception("door.failed", gateway=name, error=type(error).__name__)
             self._alerts.raise_("door.failed", name, type(error).__name__, fades=True)
             self._capture.tally.add_total("door.failed")
-            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+            await self._answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
         else:
-            await send_answer(send, 200, _STORED)
+            await self._answer(send, 200, _STORED)
 
     async def _accept(self, gate: _Gate, place: Place, scope: Scope, receive: Receive) -> None:
         """Returns when the body's facts are durable or counted."""
@@ -220,3 +231,14 @@ class Door:
                 return await asyncio.to_thread(inflated, encoding, wire, self._limits.body_bytes_max)
             except UnknownEncoding as error:
                 raise _Refused("door.encoding", "unknown Content-Encoding") from error
+
+    async def _answer(
+        self,
+        send: Send,
+        status: int,
+        body: bytes,
+        content_type: bytes = JSON,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        self._capture.metrics.answered(status)
+        await send_answer(send, status, body, content_type, headers)

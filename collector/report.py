@@ -13,6 +13,7 @@ from typing import Final
 from collector.alerts import Alerts
 from collector.capture import Capture
 from collector.config import CollectorConfig
+from collector.metrics import Snapshot
 from collector.verbs import Document
 from contracts.heartbeat import COUNTERS_MAX, INSTANCES_MAX, Counter, Depth, Heartbeat, InstanceState
 from outbox.shipper import ShipperState
@@ -101,6 +102,20 @@ class Reporter:
             disk_free_bytes=shutil.disk_usage(self._config.data_folder).free,
             counters=self._counters(),
             instances=self._instances(),
+        )
+
+    async def metrics(self) -> bytes:
+        """The page ``/metrics``."""
+        stats = await self._store.stats()
+        return self._capture.metrics.page(
+            Snapshot(
+                version=self._version,
+                uptime_s=self._uptime_s(),
+                stats=stats,
+                oldest_age_s=self._age_s(stats.oldest_at),
+                shipper=self._shipper(),
+                alerts=[str(alert["alert"]) for alert in self._alerts.active()],
+            )
         )
 
     async def watch(self) -> None:

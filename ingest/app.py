@@ -12,13 +12,25 @@ from litestar.types import ExceptionHandlersMap, Receive, Scope, Send
 
 from asgi.answers import JSON, PROBLEM_JSON
 from asgi.body import BodyError, ClientGone, read_body
+from asgi.exposition import METRICS_PATH, METRICS_TYPE
+from asgi.peer import is_loopback
 from contracts.envelope import BATCH_PATH, EVENT_PATH
 from contracts.heartbeat import Heartbeat, HeartbeatAnswer, encode_answer
 from ingest.admission import Sender, admit
 from ingest.config import IngestConfig
 from ingest.doors import Doors, log
 from ingest.heartbeat import HEARTBEAT_BYTES_MAX, read_heartbeat
-from ingest.problems import BROKEN, BY_STATUS, STALLED, UNAVAILABLE, Kind, ProblemError, of_body_error
+from ingest.metrics import COLLECTORS_LABELLED_MAX, IngestMetrics
+from ingest.problems import (
+    BROKEN,
+    BY_STATUS,
+    NOT_FOUND,
+    STALLED,
+    UNAVAILABLE,
+    Kind,
+    ProblemError,
+    of_body_error,
+)
 from ingest.row import UnavailableError
 
 
@@ -31,8 +43,11 @@ class Desk(Protocol):
     async def ready(self) -> bool:
         """Whether events can be committed now."""
 
+    async def heartbeat_ages(self, limit: int) -> list[tuple[str, float]]:
+        """(collector, seconds since its last heartbeat). Raises UnavailableError."""
 
-def create_app(config: IngestConfig, *, doors: Doors, desk: Desk) -> Litestar:
+
+def create_app(config: IngestConfig, *, doors: Doors, desk: Desk, metrics: IngestMetrics) -> Litestar:
     """The application over resources that ``ingest.service.open_service`` has opened."""
 
     @asgi(EVENT_PATH, copy_scope=False)
@@ -68,55 +83,64 @@ def create_app(config: IngestConfig, *, doors: Doors, desk: Desk) -> Litestar:
             raise UnavailableError("not ready")
         return _answer(200, b'{"status":"ready"}')
 
+    @get(METRICS_PATH)
+    async def told_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
+        if not config.metrics_open and not is_loopback(request.scope.get("client")):
+            raise ProblemError(NOT_FOUND)
+        try:
+            ages = await desk.heartbeat_ages(COLLECTORS_LABELLED_MAX)
+        except UnavailableError:
+            ages = []  # the other figures matter most when the database is away
+        page, kind = metrics.page(ages), METRICS_TYPE.partition("; charset")[0]  # it adds its own charset
+        return _answer(200, page, kind.encode())
+
     return Litestar(
-        route_handlers=[event, batch, heartbeat, healthz, readyz],
-        exception_handlers=_answers_to_errors(config),
+        route_handlers=[event, batch, heartbeat, healthz, readyz, told_metrics],
+        exception_handlers=_answers_to_errors(config, metrics),
         openapi_config=None,
         logging_config=None,
         request_max_body_size=HEARTBEAT_BYTES_MAX,
     )
 
 
-def _answers_to_errors(config: IngestConfig) -> ExceptionHandlersMap:
+def _answers_to_errors(config: IngestConfig, metrics: IngestMetrics) -> ExceptionHandlersMap:
+    def tell(error: ProblemError, more: dict[str, str] | None = None) -> Response[bytes]:
+        metrics.problem(error.kind)
+        headers = {name.decode(): value.decode() for name, value in error.headers()} | (more or {})
+        return _answer(error.kind.status, error.document(), PROBLEM_JSON, headers)
+
     def on_problem(_request: Request[Any, Any, Any], error: ProblemError) -> Response[bytes]:
-        return _problem(error)
+        return tell(error)
 
     def on_body_error(_request: Request[Any, Any, Any], error: BodyError) -> Response[bytes]:
         if isinstance(error, ClientGone):
-            return _problem(ProblemError(STALLED))  # nobody reads it
-        return _problem(
+            return tell(ProblemError(STALLED))  # nobody reads it
+        return tell(
             of_body_error(error, body_bytes_max=HEARTBEAT_BYTES_MAX, retry_after_s=config.retry_after_s)
         )
 
     def on_unavailable(_request: Request[Any, Any, Any], _error: UnavailableError) -> Response[bytes]:
-        return _problem(ProblemError(UNAVAILABLE, retry_after_s=config.retry_after_s))
+        return tell(ProblemError(UNAVAILABLE, retry_after_s=config.retry_after_s))
+
+    def on_framework_error(_request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+        kind = BY_STATUS.get(error.status_code)
+        if kind is None:
+            kind = Kind(
+                status=error.status_code, urn="urn:zaplake:problem:refused", title="The request is refused"
+            )
+        return tell(ProblemError(kind), dict(error.headers or {}))
+
+    def on_broken(_request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+        log.error("request.broken", exc_info=error)
+        return tell(ProblemError(BROKEN))
 
     return {
         ProblemError: on_problem,
         UnavailableError: on_unavailable,
         BodyError: on_body_error,
-        HTTPException: _on_framework_error,
-        Exception: _on_broken,
+        HTTPException: on_framework_error,
+        Exception: on_broken,
     }
-
-
-def _on_framework_error(_request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    kind = BY_STATUS.get(error.status_code)
-    if kind is None:
-        kind = Kind(
-            status=error.status_code, urn="urn:zaplake:problem:refused", title="The request is refused"
-        )
-    return _problem(ProblemError(kind), dict(error.headers or {}))
-
-
-def _on_broken(_request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    log.error("request.broken", exc_info=error)
-    return _problem(ProblemError(BROKEN))
-
-
-def _problem(error: ProblemError, more: dict[str, str] | None = None) -> Response[bytes]:
-    headers = {name.decode(): value.decode() for name, value in error.headers()} | (more or {})
-    return _answer(error.kind.status, error.document(), PROBLEM_JSON, headers)
 
 
 def _answer(

@@ -65,6 +65,9 @@ class IngestConfig:
     instance_silent_after_s: float = 6 * 3600.0
     alert_repeat_s: float = 6 * 3600.0
 
+    metrics_open: bool = False
+    """``/metrics`` for everybody who reaches the door; else for this machine."""
+
     def __post_init__(self) -> None:
         if not self.secrets or not all(self.secrets):
             raise ConfigError("a signing secret is missing or empty")

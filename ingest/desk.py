@@ -69,6 +69,18 @@ class LakeDesk:
         except (UnavailableError, TimeoutError):
             return False
 
+    async def heartbeat_ages(self, limit: int) -> list[tuple[str, float]]:
+        """(collector, seconds since its last heartbeat), the newest ``limit``. Raises UnavailableError."""
+
+        async def read(connection: asyncpg.Connection[Any]) -> list[tuple[str, float]]:
+            return [(row[0], row[1]) for row in await connection.fetch(statements.HEARTBEAT_AGES, limit)]
+
+        try:
+            async with asyncio.timeout(READY_S_MAX):
+                return await self._with_connection(read)
+        except TimeoutError as error:
+            raise UnavailableError("timeout") from error
+
     async def run(self) -> None:
         """Settle alerts and make months ahead, every ``watch_every_s`` seconds, until cancelled."""
         while self._config.watch_every_s > 0:

@@ -17,6 +17,7 @@ from asgi.types import Message, Receive, Scope, Send
 from contracts.envelope import Receipt
 from ingest.admission import Rates, Sender, admit, inflate, monotonic_s, sender_name
 from ingest.config import IngestConfig
+from ingest.metrics import IngestMetrics
 from ingest.problems import (
     BROKEN,
     RATE_LIMITED,
@@ -59,8 +60,9 @@ _encode_lines: Final = msgspec.json.Encoder().encode_lines
 class Doors:
     """The two hot endpoints over one writer."""
 
-    def __init__(self, config: IngestConfig, writer: Writer) -> None:
+    def __init__(self, config: IngestConfig, writer: Writer, metrics: IngestMetrics) -> None:
         self._config = config
+        self._metrics = metrics
         self._writer = writer
         self.budget = BodyBudget(config.bodies_bytes_max)
         self._rates = (
@@ -109,14 +111,14 @@ class Doors:
             refused = of_body_error(
                 error, body_bytes_max=config.body_bytes_max, retry_after_s=config.retry_after_s
             )
-            await _send_problem(send, refused)
+            await self._send_problem(send, refused)
         except ProblemError as error:
-            await _send_problem(send, error)
+            await self._send_problem(send, error)
         except UnavailableError:
-            await _send_problem(send, ProblemError(UNAVAILABLE, retry_after_s=config.retry_after_s))
+            await self._send_problem(send, ProblemError(UNAVAILABLE, retry_after_s=config.retry_after_s))
         except Exception:
             log.exception("request.broken")
-            await _send_problem(send, ProblemError(BROKEN))
+            await self._send_problem(send, ProblemError(BROKEN))
         finally:
             budget.give(size)
 
@@ -147,12 +149,17 @@ class Doors:
         else:
             read = _read_lines(lines, sender.collector)
         rows = [outcome for outcome in read if isinstance(outcome, Row)]
+        self._metrics.rejected(len(read) - len(rows))
         fates = iter(await self._writer.write(rows, len(body)) if rows else ())
         receipts = [
             _receipt(outcome.event_id, next(fates)) if isinstance(outcome, Row) else outcome
             for outcome in read
         ]
         await send_answer(send, 200, _encode_lines(receipts), NDJSON)
+
+    async def _send_problem(self, send: Send, error: ProblemError) -> None:
+        self._metrics.problem(error.kind)
+        await send_answer(send, error.kind.status, error.document(), PROBLEM_JSON, error.headers())
 
     def _limit(self, scope: Scope, sender: Sender, events: int) -> None:
         if self._rates is not None:
@@ -188,7 +195,3 @@ def _receipt(event_id: str, fate: Fate) -> Receipt:
     if isinstance(fate, Refusal):
         return Receipt(event_id=event_id, status="rejected", code=REFUSED.status, detail=fate.detail)
     return Receipt(event_id=event_id, status=fate.value)
-
-
-async def _send_problem(send: Send, error: ProblemError) -> None:
-    await send_answer(send, error.kind.status, error.document(), PROBLEM_JSON, error.headers())

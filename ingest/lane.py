@@ -79,11 +79,17 @@ class Lane:
     """A ``CommitBatch`` on one connection; never used by two tasks at once."""
 
     def __init__(
-        self, config: IngestConfig, *, number: int, on_scope_changed: Callable[[str, str], None]
+        self,
+        config: IngestConfig,
+        *,
+        number: int,
+        on_scope_changed: Callable[[str, str], None],
+        on_conflicts: Callable[[int], None],
     ) -> None:
         self._config = config
         self._name = f"zaplake-ingest-{number}"
         self._on_scope_changed = on_scope_changed
+        self._on_conflicts = on_conflicts
         self._connection: asyncpg.Connection[Any] | None = None
         self._closed_until = 0.0
         self._known: OrderedDict[tuple[str, str], str] = OrderedDict()
@@ -168,13 +174,14 @@ class Lane:
             key = (row.event_id, row.digest)
             counts[key] = counts.get(key, 0) + 1
             payloads.setdefault(key, row.payload)
-        await connection.execute(
+        told = await connection.execute(
             COUNT_CONFLICTS,
             [key[0] for key in counts],
             [key[1] for key in counts],
             list(payloads.values()),
             list(counts.values()),
         )
+        self._on_conflicts(int(told.rpartition(" ")[2]))  # INSERT 0 <rows>
 
     async def _keep_scopes(self, connection: asyncpg.Connection[Any], rows: Sequence[Row]) -> None:
         known = self._known

@@ -16,6 +16,7 @@ from ingest.config import IngestConfig
 from ingest.desk import LakeDesk
 from ingest.doors import Doors
 from ingest.lane import Lane, log
+from ingest.metrics import IngestMetrics
 from ingest.row import CommitBatch
 from ingest.writer import Writer
 
@@ -29,6 +30,7 @@ class Service:
     writer: Writer
     doors: Doors
     desk: LakeDesk
+    metrics: IngestMetrics
 
     async def drain(self) -> bool:
         """Answer 503 to new requests and wait for the accepted ones; False when that took too long."""
@@ -61,18 +63,23 @@ async def open_service(
     commits with. A background task that dies ends the caller's block too.
     """
     desk = LakeDesk(config)
+    metrics = IngestMetrics()
     lanes = [
-        Lane(config, number=number, on_scope_changed=desk.scope_changed)
+        Lane(config, number=number, on_scope_changed=desk.scope_changed, on_conflicts=metrics.conflicts.inc)
         for number in range(config.writer_connections)
     ]
-    writer = Writer(config, [around_commit(lane.commit) for lane in lanes])
-    doors = Doors(config, writer)
+    writer = Writer(config, [metrics.around(around_commit(lane.commit)) for lane in lanes])
+    doors = Doors(config, writer, metrics)
+    metrics.watch(queue_rows=lambda: writer.queued_rows, body_bytes=lambda: doors.budget.bytes_used)
     service = Service(
-        app=hot_paths_first(doors, cast("AsgiApp", create_app(config, doors=doors, desk=desk))),
+        app=hot_paths_first(
+            doors, cast("AsgiApp", create_app(config, doors=doors, desk=desk, metrics=metrics))
+        ),
         config=config,
         writer=writer,
         doors=doors,
         desk=desk,
+        metrics=metrics,
     )
     failure: Exception | None = None
     try:

@@ -89,6 +89,12 @@ SELECT name, extract(epoch FROM now() - last_seen_at)::float8 AS age_s, report
   FROM lake.collectors ORDER BY name LIMIT $1
 """
 
+# For /metrics: the collectors heard of last; one that is gone for good falls out in the end.
+HEARTBEAT_AGES: Final = """
+SELECT name, extract(epoch FROM now() - last_seen_at)::float8 AS age_s
+  FROM lake.collectors ORDER BY last_seen_at DESC LIMIT $1
+"""
+
 RAISE_ALERTS: Final = """
 INSERT INTO lake.alerts (name, subject, detail)
 SELECT name, subject, detail FROM unnest($1::text[], $2::text[], $3::jsonb[]) AS r (name, subject, detail)

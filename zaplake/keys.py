@@ -78,8 +78,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.stop_grace_s": "Seconds that running requests get when the collector stops.",
 }
 
-NO_KEYS: Final = frozenset({"ingest.limits.dsn", "ingest.limits.secrets"})
-"""Set by database_url and signing_secrets."""
+NO_KEYS: Final = frozenset({"ingest.limits.dsn", "ingest.limits.secrets", "ingest.limits.metrics_open"})
+"""Set by database_url, signing_secrets and ingest.metrics_open."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,9 @@ class IngestSettings:
     workers: Annotated[
         int, Meta(ge=1, le=64, description="Processes of `zaplake serve` on this port (`--workers`).")
     ] = 1
+    metrics_open: Annotated[
+        bool, Meta(description="Serve `/metrics` to all who reach the backend, not only to this machine.")
+    ] = False
     limits: IngestConfig = NO_DSN
 
 
@@ -83,6 +86,9 @@ class CollectorSettings:
     heartbeat_s: Annotated[
         float, Meta(gt=0, description="Seconds between two heartbeats to the backend.")
     ] = 30.0
+    metrics_open: Annotated[
+        bool, Meta(description="Serve `/metrics` to all who reach the door, not only to this machine.")
+    ] = False
     limits: CollectorLimits = field(default_factory=CollectorLimits)
 
 

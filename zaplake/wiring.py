@@ -28,7 +28,9 @@ def signing_secrets(settings: Settings) -> tuple[bytes, ...]:
 
 def ingest_config(settings: Settings, *, dsn: str, secrets: tuple[bytes, ...]) -> IngestConfig:
     """The backend's configuration."""
-    return dataclasses.replace(settings.ingest.limits, dsn=dsn, secrets=secrets)
+    return dataclasses.replace(
+        settings.ingest.limits, dsn=dsn, secrets=secrets, metrics_open=settings.ingest.metrics_open
+    )
 
 
 def collector_config(
@@ -47,6 +49,7 @@ def collector_config(
             port=settings.collector.port,
             capture=settings.capture,
             heartbeat_s=settings.collector.heartbeat_s,
+            metrics_open=settings.collector.metrics_open,
             limits=settings.collector.limits,
         )
     except ConfigError as error:

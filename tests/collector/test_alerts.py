@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import structlog
 
+from asgi.peer import is_loopback
 from collector.alerts import Alerts
-from collector.credentials import is_loopback
 from outbox.clock import ManualClock
 from outbox.memory import MemoryStore
 

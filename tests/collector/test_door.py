@@ -427,12 +427,17 @@ async def test_without_a_configured_secret_the_door_is_open_to_this_machine_only
     async def status() -> dict[str, object]:
         return {}
 
-    door = Door(capture=capture, config=config, alerts=alerts, status=status, now=clock.now)
-    for peer, answers in (("10.0.0.5", [503, 404, 200]), ("127.0.0.1", [200, 200, 200])):
+    async def metrics() -> bytes:
+        return b""
+
+    door = Door(
+        capture=capture, config=config, alerts=alerts, status=status, metrics=metrics, now=clock.now
+    )
+    for peer, answers in (("10.0.0.5", [503, 404, 404, 200]), ("127.0.0.1", [200, 200, 200, 200])):
         transport = httpx.ASGITransport(app=door, client=(peer, 4242))
         async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
             posted = await client.post("/gateways/evolution/loja-sp", content=message(1))
-            asked = [await client.get(path) for path in ("/status", "/healthz")]
+            asked = [await client.get(path) for path in ("/status", "/metrics", "/healthz")]
         assert [answer.status_code for answer in (posted, *asked)] == answers, peer
     assert alerts.is_active("door.no_secret", "evolution")
-    assert capture.tally.totals == {"door.no_secret": 1, "no_gateway": 1, "stored": 1}
+    assert capture.tally.totals == {"door.no_secret": 1, "no_gateway": 2, "stored": 1}

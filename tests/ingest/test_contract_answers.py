@@ -342,7 +342,7 @@ async def test_a_body_that_is_repaired_off_the_loop(b: Backend) -> None:
 
 
 async def test_the_framework_alone_serves_the_hot_paths_too(b: Backend) -> None:
-    app = create_app(b.service.config, doors=b.service.doors, desk=b.service.desk)
+    app = create_app(b.service.config, doors=b.service.doors, desk=b.service.desk, metrics=b.service.metrics)
     server = HttpServer(cast("AsgiApp", app))
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{await server.start()}") as client:
         event_id, body = an_id(), event()

@@ -1,0 +1,100 @@
+"""What /metrics says is what happened; docs/metrics.md lists all of it; labels stay few; it costs little."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from asgi.exposition import exposition
+from collector.config import CaptureFilter, CapturePolicy
+from collector.metrics import INSTANCES_LABELLED_MAX, CollectorMetrics
+from tests.collector.running import collector_config, eventually, fixture, message, running
+from tests.collector.scripted import Reply, ScriptedBackend
+from tests.support.metrics import documented, families, value
+
+PREFIX = "zaplake_collector_"
+
+
+@pytest.fixture
+async def backend() -> AsyncIterator[ScriptedBackend]:
+    async with ScriptedBackend() as scripted:
+        yield scripted
+
+
+async def test_the_page_tells_what_happened(backend: ScriptedBackend, tmp_path: Path) -> None:
+    policy = CapturePolicy(deny=CaptureFilter(kinds=frozenset({"call"})))
+    async with running(collector_config(tmp_path, backend.url, capture=policy)) as collector:
+        for number in (1, 2, 2):
+            await collector.post("/gateways/evolution/loja-sp", message(number))
+        await collector.post("/gateways/evolution/loja-sp", fixture("evolution/call-offer.json"))
+        await collector.post("/gateways/nobody/x", b"{}")
+
+        async def shipped() -> bool:
+            return (await collector.outbox())["waiting"] == 0
+
+        await eventually(shipped, "both are delivered")
+        answer = await collector.client.get("/metrics")
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        page = answer.text
+        source = {"channel": "webhook", "gateway": "evolution", "instance": "loja-sp"}
+        told = {
+            outcome: value(page, f"{PREFIX}events_total", outcome=outcome, **source)
+            for outcome in ("stored", "duplicate")
+        }
+        assert told == {"stored": 2, "duplicate": 1}
+        assert value(page, f"{PREFIX}events_total", outcome="denied") == 1
+        assert value(page, f"{PREFIX}answers_total", status="200") == 4
+        assert value(page, f"{PREFIX}answers_total", status="404") == 1
+        assert value(page, f"{PREFIX}commit_seconds_count") == 3
+        assert value(page, f"{PREFIX}shipped_records_total", verdict="delivered") == 2
+        assert value(page, f"{PREFIX}outbox_records", state="waiting") == 0
+        assert value(page, f"{PREFIX}outbox_wal_bytes") > 0
+        assert value(page, f"{PREFIX}alerts", alert="door.no_gateway") == 1
+
+
+async def test_an_outage_shows_as_depth_age_and_pause(backend: ScriptedBackend, tmp_path: Path) -> None:
+    backend.script = lambda _request: Reply(503)
+    async with running(collector_config(tmp_path, backend.url)) as collector:
+        await collector.post("/gateways/evolution/loja-sp", message(1))
+
+        async def is_paused() -> bool:
+            return value((await collector.client.get("/metrics")).text, f"{PREFIX}shipping_paused") == 1
+
+        await eventually(is_paused, "the shipper pauses")
+        page = (await collector.client.get("/metrics")).text
+        assert value(page, f"{PREFIX}outbox_records", state="waiting") == 1
+        assert value(page, f"{PREFIX}outbox_oldest_age_seconds") > 0
+        assert value(page, f"{PREFIX}shipping_halted") == 0
+
+
+async def test_the_documented_metrics_are_the_registry(backend: ScriptedBackend, tmp_path: Path) -> None:
+    async with running(collector_config(tmp_path, backend.url)) as collector:
+        await collector.post("/gateways/evolution/loja-sp", message(1))
+        await collector.post("/gateways/nobody/x", b"{}")
+        page = (await collector.client.get("/metrics")).text
+    assert families(page) == documented(PREFIX)
+
+
+def test_names_above_the_maximum_are_counted_as_other() -> None:
+    metrics = CollectorMetrics()
+    for number in range(INSTANCES_LABELLED_MAX + 50):
+        for _ in range(2):
+            metrics.count("webhook", "evolution", f"i{number}", {"stored": 1})
+    page = metrics_page(metrics)
+    (events,) = (f for f in text_string_to_metric_families(page) if f.name == f"{PREFIX}events")
+    assert len({sample.labels["instance"] for sample in events.samples}) == INSTANCES_LABELLED_MAX + 1
+    assert value(page, f"{PREFIX}events_total", instance="other") == 100
+    assert value(page, f"{PREFIX}events_total", instance="i0") == 2
+
+
+def test_a_name_that_is_no_utf_8_does_not_break_the_page() -> None:
+    metrics = CollectorMetrics()
+    metrics.count("webhook", "evolution", 'lo\udcffja "a"\n' + "x" * 1000, {"stored": 3})
+    assert value(metrics_page(metrics), f"{PREFIX}events_total", outcome="stored") == 3
+
+
+def metrics_page(metrics: CollectorMetrics) -> str:
+    return exposition(metrics.registry).decode()
