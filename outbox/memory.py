@@ -55,10 +55,10 @@ class MemoryStore:
             results = [self._state.put(record) for record in records]
             if is_full and len(self._state.rows) > len(waiting):
                 self._limits.admit(len(waiting), sum(waiting))
-            return results
         except BaseException:
             self._state = before
             raise
+        return results
 
     async def claim(self, *, now: datetime, limit: int, bytes_max: int) -> list[Record]:
         state = self._open()

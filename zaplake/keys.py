@@ -71,7 +71,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.answer_bytes_max": "Largest answer of the backend that is read.",
     "collector.limits.backlog_alert_records": "Waiting records above which an alert is raised.",
     "collector.limits.outbox_rows_max": "Records that wait before the gateway gets 503; alert at 80 %.",
-    "collector.limits.outbox_bytes_max": "Bytes of bodies that wait before the gateway gets 503; alert at 80 %.",
+    "collector.limits.outbox_bytes_max": (
+        "Bytes of bodies that wait before the gateway gets 503; alert at 80 %."
+    ),
     "collector.limits.load_lines_max": "Lines of one step of `collector load`.",
     "collector.limits.load_bytes_max": "Bytes of one step of `collector load`.",
     "collector.limits.line_bytes_max": "Longest line of a JSONL file.",

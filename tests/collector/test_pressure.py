@@ -1,4 +1,4 @@
-"""An outbox that fills up: its operator is told in time, the gateway is asked to come again, nothing is dropped."""
+"""An outbox that fills up: its operator is told in time, the gateway comes again, nothing is dropped."""
 
 from __future__ import annotations
 
