@@ -46,6 +46,7 @@ class Keeping(Protocol):
         """Put all or none, each in its state. A copy (id and digest known in any state) changes nothing.
 
         A waiting record is due now with attempts 0; a dead letter's time begins now. No guard is asked, and
-        the moment of creation is kept, unless it lies ahead of this store's clock.
+        the moment of creation is kept, unless it lies ahead of this store's clock. Raises StoreFull when
+        something would have to wait and the store was full before.
         """
         ...

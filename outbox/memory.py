@@ -170,7 +170,16 @@ class MemoryStore:
         return memory_kept.kept(self._open(), state, after, limit, bytes_max)
 
     async def restore(self, records: Sequence[KeptRecord]) -> list[PutOutcome]:
-        return memory_kept.restore(self._open(), records)
+        before = self._open().copy()
+        waiting = [len(row.record.body) for row in before.rows.values()]
+        try:
+            outcomes = memory_kept.restore(self._state, records)
+            if len(self._state.rows) > len(waiting):
+                self._limits.admit(len(waiting), sum(waiting))
+        except BaseException:
+            self._state = before
+            raise
+        return outcomes
 
     async def get_meta(self, key: str) -> bytes | None:
         self._open()

@@ -44,15 +44,17 @@ def kept(engine: SqliteEngine, state: KeptState, after: int, limit: int, bytes_m
 
 def restore(engine: SqliteEngine, records: Sequence[KeptRecord]) -> list[PutOutcome]:
     now = as_us(engine.clock.now())
-    return [_restore_one(engine, record, now) for record in records]
+    before = (engine.ledger.waiting, engine.ledger.bytes)
+    return [_restore_one(engine, record, now, before) for record in records]
 
 
-def _restore_one(engine: SqliteEngine, kept: KeptRecord, now: int) -> PutOutcome:
+def _restore_one(engine: SqliteEngine, kept: KeptRecord, now: int, before: tuple[int, int]) -> PutOutcome:
     digests = engine.known(kept.id)
     if kept.digest in digests:
         return PutOutcome.DUPLICATE
     created_at = min(as_us(kept.created_at), now)
     if kept.state == "waiting":
+        engine.limits.admit(*before)
         record = NewRecord(
             id=kept.id, body=kept.body, digest=kept.digest, channel=kept.channel, label=kept.label
         )

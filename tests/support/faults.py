@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
-from outbox.record import NewRecord, PutResult, Record
+from outbox.kept import KeptRecord, KeptState
+from outbox.record import NewRecord, PutOutcome, PutResult, Record
 from outbox.store import DeadRecord, PruneLimits, Released, Settlement, Sighting, Store, StoreStats
 
 T = TypeVar("T")
@@ -75,6 +76,14 @@ class FaultyStore:
 
     async def dead_drop(self, ids: Sequence[str] | None) -> int:
         return await self._around("dead_drop", lambda: self.inner.dead_drop(ids))
+
+    async def kept(self, state: KeptState, *, after: int, limit: int, bytes_max: int) -> list[KeptRecord]:
+        return await self._around(
+            "kept", lambda: self.inner.kept(state, after=after, limit=limit, bytes_max=bytes_max)
+        )
+
+    async def restore(self, records: Sequence[KeptRecord]) -> list[PutOutcome]:
+        return await self._around("restore", lambda: self.inner.restore(records))
 
     async def get_meta(self, key: str) -> bytes | None:
         return await self._around("get_meta", lambda: self.inner.get_meta(key))
