@@ -18,7 +18,8 @@ import structlog
 from collector.verbs import Document, OnProgress, VerbError, Verbs
 from outbox.store import StoreError
 
-REQUEST_BYTES_MAX: Final = 1024 * 1024
+REQUEST_BYTES_MAX: Final = 256 * 1024 * 1024
+"""A record that is brought here may be as large as one that was carried away."""
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 CONVERSATIONS_MAX: Final = 16
 SOCKET_PATH_BYTES_MAX: Final = 107

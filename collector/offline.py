@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 
 from collector.alerts import Alerts
 from collector.capture import Capture
 from collector.config import CollectorConfig
 from collector.control import NotRunning, ask
 from collector.report import Reporter
-from collector.verbs import Document, OnProgress, Verbs
+from collector.verbs import Document, OnProgress, Verbs, unheard
 from outbox.clock import SystemClock
 from outbox.sqlite import open_sqlite
+
+
+class Session:
+    """One conversation of many requests: over the socket of a living daemon, or on the file, kept open."""
+
+    def __init__(self, config: CollectorConfig, verbs: Verbs | None) -> None:
+        self._config, self._verbs = config, verbs
+
+    @property
+    def live(self) -> bool:
+        """True when a daemon answers."""
+        return self._verbs is None
+
+    async def ask(self, wanted: Mapping[str, object], on_progress: OnProgress = unheard) -> Document:
+        """One request. Raises VerbError, what the store raises, NotRunning or ConnectionError (it ended)."""
+        if self._verbs is not None:
+            return await self._verbs.run(wanted, on_progress)
+        return await ask(self._config.socket_path, wanted, on_progress)
+
+
+@contextlib.asynccontextmanager
+async def session(config: CollectorConfig) -> AsyncIterator[Session]:
+    """Finds out once whether a daemon lives. Raises StoreBusy and what the store raises at opening."""
+    try:
+        await ask(config.socket_path, {"verb": "status"}, unheard)
+    except NotRunning:
+        async with _opened(config) as verbs:
+            yield Session(config, verbs)
+    else:
+        yield Session(config, None)
 
 
 async def request(
@@ -25,12 +56,12 @@ async def request(
     try:
         return await ask(config.socket_path, wanted, on_progress), True
     except NotRunning:
-        return await _directly(config, wanted, on_progress), False
+        async with _opened(config) as verbs:
+            return await verbs.run(wanted, on_progress), False
 
 
-async def _directly(
-    config: CollectorConfig, wanted: Mapping[str, object], on_progress: OnProgress
-) -> Document:
+@contextlib.asynccontextmanager
+async def _opened(config: CollectorConfig) -> AsyncIterator[Verbs]:
     clock = SystemClock()
     store = await open_sqlite(config.data_folder, clock, config.limits.store)
     try:
@@ -50,7 +81,7 @@ async def _directly(
             wake=lambda: None,
         )
         try:
-            return await verbs.run(wanted, on_progress)
+            yield verbs
         finally:
             capture.close()
             await alerts.save(store)

@@ -1,19 +1,23 @@
-"""What an operator can ask of a collector: status, dead letters, loading a file.
+"""What an operator can ask of a collector: status, dead letters, loading a file, carrying records away.
 
 The same words work over a living daemon's control socket and directly on the file of a stopped one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from collector.capture import Capture
+from collector.carrying import PAGE_BYTES_MAX, PAGE_RECORDS_MAX, STATES, NoRecord, record_document, record_of
 from collector.config import Limits
 from collector.jsonl import LoadReport, load
+from outbox.kept import KeptRecord
 from outbox.store import DeadRecord, Store
 
 LIST_MAX: Final = 1_000
@@ -21,6 +25,10 @@ LIST_MAX: Final = 1_000
 Document: TypeAlias = dict[str, object]
 """A JSON object."""
 OnProgress: TypeAlias = Callable[[Document], Awaitable[None]]
+
+
+async def unheard(_progress: Document) -> None:
+    """For requests whose progress nobody watches."""
 
 
 class VerbError(Exception):
@@ -49,6 +57,8 @@ class Verbs:
             "dead.requeue": self._dead_requeue,
             "dead.drop": self._dead_drop,
             "load": self._load,
+            "export": self._export,
+            "import": self._import,
         }
 
     async def run(self, request: Mapping[str, object], on_progress: OnProgress) -> Document:
@@ -90,6 +100,31 @@ class Verbs:
         except OSError as error:
             raise VerbError(f"{path}: {error.strerror or error}") from error
         return report_document(report)
+
+    async def _export(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
+        """One page of ``state`` behind ``after``; the next one begins at ``after`` of the answer."""
+        state, after = request.get("state"), _whole(request, "after", 0)
+        if state not in STATES:
+            raise VerbError(f"state: one of {', '.join(STATES)}")
+        page = await self._store.kept(state, after=after, limit=PAGE_RECORDS_MAX, bytes_max=PAGE_BYTES_MAX)
+        documents = await asyncio.to_thread(lambda: [record_document(record) for record in page])
+        return {"records": documents, "after": page[-1].rowid if page else after}
+
+    async def _import(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
+        """``records`` as exported; ``bad`` names by its place in the list each that is none."""
+        given = request.get("records")
+        if not isinstance(given, list) or len(given) > PAGE_RECORDS_MAX:
+            raise VerbError(f"records: a list of at most {PAGE_RECORDS_MAX}")
+        records: list[KeptRecord] = []
+        bad: list[Document] = []
+        for place, document in enumerate(given):
+            try:
+                records.append(record_of(document))
+            except NoRecord as error:
+                bad.append({"place": place, "reason": str(error)})
+        outcomes = await self._store.restore(records)
+        self._wake()
+        return {"counts": dict(Counter(outcome.value for outcome in outcomes)), "bad": bad}
 
 
 def dead_document(record: DeadRecord) -> Document:

@@ -29,6 +29,7 @@ LEAVES = (
     ("up",), ("serve",), ("collect",), ("db", "upgrade"), ("lake", "sql"), ("doctor",), ("version",),
     ("collector", "status"), ("collector", "load"), ("collector", "dead", "list"),
     ("collector", "dead", "show"), ("collector", "dead", "requeue"), ("collector", "dead", "drop"),
+    ("collector", "export"), ("collector", "import"),
 )  # fmt: skip
 
 

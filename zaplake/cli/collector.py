@@ -13,7 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 
 from collector.verbs import Document
-from zaplake.cli import dead
+from zaplake.cli import carrying, dead
 from zaplake.cli.asking import ask
 from zaplake.cli.options import Common, settle
 from zaplake.trouble import UsageTrouble
@@ -21,6 +21,8 @@ from zaplake.wiring import outbox_folder
 
 app = App(name="collector", help="Look after the collector of a data folder.")
 app.command(dead.app)
+app.command(carrying.export)
+app.command(carrying.import_, name="import")
 
 
 @app.command

@@ -1,0 +1,89 @@
+"""``collector export`` and ``import`` as their users run them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.zaplake.processes import post, running, text_message, zaplake
+from zaplake import carry
+
+SECRET = {
+    "ZAPLAKE_SIGNING_SECRETS": "a-secret-of-this-test",
+    "ZAPLAKE_COLLECTOR_BACKEND_URL": "http://127.0.0.1:1",
+}
+
+
+def line(number: int, **more: object) -> bytes:
+    record = {
+        "id": f"00000000-0000-5000-8000-{number:012d}",
+        "state": "waiting",
+        "created_at": "2026-01-31T12:00:00+00:00",
+        "body": "{}",
+        **more,
+    }
+    return json.dumps(record).encode() + b"\n"
+
+
+@pytest.mark.parametrize("name", ["outbox.jsonl", "outbox.jsonl.gz"])
+def test_an_outbox_is_carried_from_a_living_collector_to_another(tmp_path: Path, name: str) -> None:
+    file, here, there = tmp_path / name, ("--data-dir", tmp_path / "here"), ("--data-dir", tmp_path / "there")
+    options = ("collect", "--json", "--collector-port", 0, *here)
+    with running(*options, log=tmp_path / "log", env=SECRET) as collect:
+        door = collect.next_line()["collector"]
+        for number in range(3):
+            assert (
+                post(f"{door}/gateways/evolution/loja", text_message(f"3EB0CARRY{number}")).status_code == 200
+            )
+        done = zaplake("collector", "export", file, *here)
+        assert (done.returncode, done.stdout) == (0, f"{file}: 3 waiting, 0 dead\n"), done.stderr
+        refused = zaplake("collector", "export", file, *here)
+        assert (refused.returncode, "already a file" in refused.stderr) == (2, True)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    content = gzip.decompress(file.read_bytes()) if name.endswith(".gz") else file.read_bytes()
+    assert [json.loads(record)["state"] for record in content.splitlines()] == ["waiting"] * 3
+    assert sorted(path.name for path in tmp_path.glob(f"{name}*")) == [name], "no draft is left"
+    done = zaplake("collector", "import", file, *there)
+    assert (done.returncode, done.stdout) == (0, "3 lines: stored 3\n"), done.stderr
+    again = zaplake("collector", "import", file, *there)
+    assert again.stdout == "3 lines: duplicate 3\n"
+    status = json.loads(zaplake("collector", "status", "--json", *there).stdout)
+    assert status["outbox"]["waiting"] == 3
+    only = zaplake("collector", "export", tmp_path / "dead.jsonl", "--dead", *there)
+    assert only.stdout == f"{tmp_path / 'dead.jsonl'}: 0 dead\n"
+
+
+def test_bad_lines_and_a_file_cut_short_are_told_and_the_rest_is_brought(tmp_path: Path) -> None:
+    file, here = tmp_path / "some.jsonl", ("--data-dir", tmp_path / "here")
+    file.write_bytes(line(1) + b"half a li\n\n" + line(2, id="x") + line(3))
+    done = zaplake("collector", "import", file, *here)
+    assert done.returncode == 1
+    assert "5 lines: stored 2" in done.stdout
+    assert "line 2 is no record: not JSON" in done.stdout
+    assert "line 4 is no record: id" in done.stdout
+    cut = tmp_path / "cut.jsonl.gz"
+    whole = gzip.compress(b"".join(line(number) for number in range(4, 2_000)))
+    cut.write_bytes(whole[: len(whole) // 2])
+    short = zaplake("collector", "import", cut, *here)
+    assert (short.returncode, "cannot be read behind line" in short.stderr) == (1, True), short.stderr
+    cut.write_bytes(whole)
+    assert "1996 lines: duplicate " in zaplake("collector", "import", cut, *here).stdout
+    missing = zaplake("collector", "import", tmp_path / "nowhere", *here)
+    assert (missing.returncode, "there is no file" in missing.stderr) == (2, True)
+    nobody = zaplake("collector", "export", tmp_path / "x", "--data-dir", tmp_path / "nowhere")
+    assert (nobody.returncode, "no collector has kept anything" in nobody.stderr) == (1, True)
+
+
+def test_a_line_above_the_limit_is_skipped_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carry, "LINE_BYTES_MAX", 300)
+    file = tmp_path / "some.jsonl"
+    file.write_bytes(line(1) + line(2, body="x" * 5_000) + line(3))
+    brought = carry.Brought()
+    with file.open("rb") as opened:
+        numbers = [number for number, _, _ in carry._numbered(opened, brought)]
+    assert numbers == [1, 3]
+    assert brought.bad == [(2, "longer than 300 bytes")]

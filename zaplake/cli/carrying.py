@@ -1,0 +1,97 @@
+"""``zaplake collector export`` and ``import``: carry the outbox to a file and to another collector."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from collector.carrying import STATES
+from outbox.kept import KeptState
+from zaplake import carry
+from zaplake.cli.asking import converse
+from zaplake.cli.options import Common, settle
+from zaplake.trouble import UsageTrouble
+
+
+def export(
+    file: Path,
+    /,
+    *,
+    waiting: Annotated[bool, Parameter(name="--waiting")] = False,
+    dead: Annotated[bool, Parameter(name="--dead")] = False,
+    common: Common | None = None,
+) -> int:
+    """Copy what waits and what died to a file of JSON lines; nothing is removed.
+
+    Works beside a running collector and without one. The file holds messages: it is made 0600.
+
+    **Examples**
+
+    ```sh
+    zaplake collector export outbox.jsonl.gz
+    zaplake collector export dead.jsonl --dead
+    ```
+
+    Parameters
+    ----------
+    file
+        A new file; zipped when it ends in .gz.
+    waiting
+        Only what waits.
+    dead
+        Only dead letters.
+    """
+    settings = settle(common)
+    wanted: dict[KeptState, bool] = {"waiting": waiting, "dead": dead}
+    states = [state for state in STATES if wanted[state] or not any(wanted.values())]
+    with Progress(TextColumn("{task.description}"), console=Console(stderr=True)) as progress:
+        task = progress.add_task("0 records", total=None)
+
+        def told(records: int) -> None:
+            progress.update(task, description=f"{records} records")
+
+        counts = converse(settings, lambda session: carry.export(session, file, states, told))
+    print(f"{file}: {', '.join(f'{counts[state]} {state}' for state in states)}")
+    return 0
+
+
+def import_(file: Path, /, *, common: Common | None = None) -> int:
+    """Bring in what `collector export` wrote, here or elsewhere; what is known is not doubled.
+
+    Waiting records are shipped, dead letters stay dead letters (30 days from now). Files
+    dead-YYYY-MM.jsonl of the outbox folder can be brought in too.
+
+    **Examples**
+
+    ```sh
+    zaplake collector import outbox.jsonl.gz
+    zaplake collector import outbox.jsonl.gz --data-dir /var/lib/zaplake
+    ```
+
+    Parameters
+    ----------
+    file
+        The file; unzipped when it ends in .gz.
+    """
+    if not file.is_file():
+        raise UsageTrouble(f"there is no file {file}", "name a file of `zaplake collector export`")
+    settings = settle(common)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as progress:
+        task = progress.add_task(file.name, total=file.stat().st_size)
+
+        def told(bytes_read: int) -> None:
+            progress.update(task, completed=bytes_read)
+
+        brought = converse(settings, lambda session: carry.bring(session, file, told), create=True)
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(brought.counts.items())) or "nothing"
+    print(f"{brought.lines} lines: {counts}")
+    for number, reason in brought.bad:
+        print(f"line {number} is no record: {reason}")
+    if brought.bad_lines:
+        print(f"→ {brought.bad_lines} bad lines; repair them and import again: the others are not doubled")
+    return 1 if brought.bad_lines else 0
