@@ -9,6 +9,7 @@ from typing import Final
 
 from contracts.binary import field_bytes, object_bytes
 from contracts.canonical import canonical, canonical_json
+from contracts.compact import compact_json
 
 DIGEST_BYTES: Final = 16
 UNWRAP_MAX: Final = 8
@@ -57,10 +58,10 @@ def content_digest(message: object) -> bytes:
     said = None if inner is None else _text(inner)
     file_sha256 = None if inner is None else _file_sha256(inner)
     if said is None and file_sha256 is None:
-        form = canonical("message", {"message": message if inner is None else inner})
+        form = canonical_json(canonical("message", {"message": message if inner is None else inner}))
     else:
-        form = [said, file_sha256]
-    return hashlib.sha256(canonical_json(form)).digest()[:DIGEST_BYTES]
+        form = compact_json([said, file_sha256])
+    return hashlib.sha256(form).digest()[:DIGEST_BYTES]
 
 
 def unwrap_message(message: object) -> Mapping[str, object] | None:

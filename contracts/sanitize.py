@@ -129,6 +129,8 @@ def _may_be_odd_number(raw: bytes, classes: bytes) -> bool:
 
 def clean_text(text: str) -> str:
     """Return the text without NUL, with U+FFFD for every lone surrogate."""
+    if text.isprintable():
+        return text
     return _UNCLEAN.sub(lambda match: "" if match[0] == "\0" else REPLACEMENT, text)
 
 
