@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from zaplake.cli.asking import ask
 from zaplake.cli.options import Common, settle
+from zaplake.pace import Wanted, records_per_s, steps
 from zaplake.settings import Settings
-from zaplake.trouble import UsageTrouble
+from zaplake.trouble import Trouble, UsageTrouble
 
 PAGE = 1_000
 AsJson = Annotated[bool, Parameter(name="--json")]
@@ -21,13 +25,21 @@ app = App(name="dead", help="Records that the backend refused for good.")
 
 
 @app.command(name="list")
-def list_(*, limit: int = 100, as_json: AsJson = False, common: Common | None = None) -> int:
+def list_(
+    *,
+    limit: int = 100,
+    reason: str = "",
+    label: str = "",
+    as_json: AsJson = False,
+    common: Common | None = None,
+) -> int:
     """List dead letters, oldest first, without their bodies.
 
     **Examples**
 
     ```sh
     zaplake collector dead list
+    zaplake collector dead list --reason 422 --label evolution/loja-sp
     zaplake collector dead list --json --limit 1000
     ```
 
@@ -35,10 +47,14 @@ def list_(*, limit: int = 100, as_json: AsJson = False, common: Common | None = 
     ----------
     limit
         Most letters that are shown.
+    reason
+        Only those whose status or reason holds this text.
+    label
+        Only those whose label (gateway/instance kind) holds this text.
     as_json
         A JSON array.
     """
-    letters = _letters(settle(common), limit)
+    letters = _letters(settle(common), limit, Wanted(reason=reason, label=label))
     if as_json:
         print(json.dumps(letters))
         return 0
@@ -87,15 +103,21 @@ def show(event_id: str, /, *, common: Common | None = None) -> int:
 def requeue(
     *event_ids: str,
     everything: Annotated[bool, Parameter(name="--all")] = False,
+    reason: str = "",
+    label: str = "",
+    pace: str | None = None,
     dry_run: bool = False,
     common: Common | None = None,
 ) -> int:
     """Send dead letters once more, after the reason was repaired.
 
+    At a pace it stops when shipping is halted; what was not sent stays dead, and the same command goes on.
+
     **Examples**
 
     ```sh
     zaplake collector dead requeue --all --dry-run
+    zaplake collector dead requeue --reason 422 --pace 20/s
     zaplake collector dead requeue 3f2b0c1e-0000-5000-8000-000000000000
     ```
 
@@ -105,10 +127,31 @@ def requeue(
         Ids, as `dead list` shows them.
     everything
         All dead letters.
+    reason
+        All whose status or reason holds this text.
+    label
+        All whose label (gateway/instance kind) holds this text.
+    pace
+        At most so many a second or minute, as 20/s or 30/m; beside a running collector.
     dry_run
         Only say which.
     """
-    return _change(settle(common), "requeue", event_ids, everything=everything, dry_run=dry_run)
+    settings = settle(common)
+    wanted = Wanted(reason=reason, label=label)
+    per_s = None if pace is None else records_per_s(pace)
+    if not dry_run and per_s is None and wanted.is_everything:
+        return _change(settings, "requeue", event_ids, everything=everything, dry_run=False)
+    _refuse_vague("requeue", event_ids, everything=everything, wanted=wanted)
+    found = _letters(settings, None, wanted)
+    chosen = list(
+        dict.fromkeys(letter["id"] for letter in found if not event_ids or letter["id"] in event_ids)
+    )
+    missing = bool(event_ids) and len(chosen) < len(set(event_ids))
+    if dry_run:
+        _say_which(chosen, "requeued")
+    else:
+        _requeue(settings, chosen, per_s)
+    return 1 if missing else 0
 
 
 @app.command
@@ -142,31 +185,73 @@ def drop(
 def _change(
     settings: Settings, verb: str, event_ids: tuple[str, ...], *, everything: bool, dry_run: bool
 ) -> int:
-    if everything == bool(event_ids):
-        raise UsageTrouble(
-            f"dead {verb} needs ids or --all, and not both", "`zaplake collector dead list` shows the ids"
-        )
+    _refuse_vague(verb, event_ids, everything=everything, wanted=Wanted())
     done = "requeued" if verb == "requeue" else "dropped"
     if dry_run:
-        found = [letter["id"] for letter in _letters(settings, None)]
+        found = [letter["id"] for letter in _letters(settings, None, Wanted())]
         chosen = found if everything else [event_id for event_id in event_ids if event_id in set(found)]
-        for event_id in chosen:
-            print(event_id)
-        print(f"{len(chosen)} would be {done}; nothing was changed")
+        _say_which(chosen, done)
         return 0 if everything or len(chosen) == len(event_ids) else 1
     document, _alive = ask(settings, {"verb": f"dead.{verb}", "ids": None if everything else list(event_ids)})
     print(f"{document[done]} {done}")
     return 0 if everything or document[done] >= len(set(event_ids)) else 1
 
 
-def _letters(settings: Settings, limit: int | None) -> list[dict[str, Any]]:
-    """The oldest ``limit`` letters, or all of them, page by page."""
+def _refuse_vague(verb: str, event_ids: Sequence[str], *, everything: bool, wanted: Wanted) -> None:
+    """A slip of the finger must not move or drop them all."""
+    if [everything, bool(event_ids), not wanted.is_everything].count(True) != 1:
+        ways = "ids or --all (or --reason, --label)" if verb == "requeue" else "ids or --all"
+        raise UsageTrouble(
+            f"dead {verb} needs {ways}, and only one of them", "`zaplake collector dead list` shows the ids"
+        )
+
+
+def _say_which(event_ids: Sequence[str], done: str) -> None:
+    for event_id in event_ids:
+        print(event_id)
+    print(f"{len(event_ids)} would be {done}; nothing was changed")
+
+
+def _requeue(settings: Settings, event_ids: Sequence[str], per_s: float | None) -> None:
+    """All of them, at the pace; looks before each step whether shipping goes on."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    requeued = 0
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as progress:
+        task = progress.add_task("requeued", total=len(event_ids))
+        for step in steps(event_ids, per_s or len(event_ids) or 1):
+            if per_s is not None:
+                _refuse_halted(settings, requeued, len(event_ids))
+            document, _alive = ask(settings, {"verb": "dead.requeue", "ids": list(step.ids)})
+            requeued += document["requeued"]
+            progress.advance(task, len(step.ids))
+            if per_s is not None and not progress.finished:
+                time.sleep(step.wait_s)
+    print(f"{requeued} requeued")
+
+
+def _refuse_halted(settings: Settings, requeued: int, wanted: int) -> None:
+    document, alive = ask(settings, {"verb": "status"})
+    if not alive:
+        raise Trouble(
+            "no collector runs, so nothing is shipped and there is no pace to keep",
+            "start it, or leave --pace out",
+        )
+    if document["shipper"]["halted"]:
+        why = document["shipper"]["halt_reason"]
+        raise Trouble(
+            f"{requeued} of {wanted} requeued, then shipping was halted: {why}",
+            "repair that (`zaplake doctor`), then run this again: it goes on with the rest",
+        )
+
+
+def _letters(settings: Settings, limit: int | None, wanted: Wanted) -> list[dict[str, Any]]:
+    """The oldest ``limit`` letters that are wanted, or all of them, page by page."""
     letters: list[dict[str, Any]] = []
+    after = 0
     while limit is None or len(letters) < limit:
-        wanted = PAGE if limit is None else min(PAGE, limit - len(letters))
-        after = letters[-1]["rowid"] if letters else 0
-        document, _alive = ask(settings, {"verb": "dead.list", "limit": wanted, "after": after})
-        letters += document["dead"]
-        if len(document["dead"]) < wanted:
+        document, _alive = ask(settings, {"verb": "dead.list", "limit": PAGE, "after": after})
+        letters += [letter for letter in document["dead"] if wanted.takes(letter)]
+        if len(document["dead"]) < PAGE:
             break
-    return letters
+        after = document["dead"][-1]["rowid"]
+    return letters if limit is None else letters[:limit]
