@@ -136,6 +136,8 @@ class Limits:
     backlog_alert_records: int = 10_000
     outbox_rows_max: int = 5_000_000
     outbox_bytes_max: int = 10 * 1024**3
+    outbox_wal_bytes_max: int = 1024**3
+    outbox_reserve_bytes: int = 16 * 1024 * 1024
     load_lines_max: int = 200
     load_bytes_max: int = 4 * 1024 * 1024
     line_bytes_max: int = 64 * 1024 * 1024
@@ -156,7 +158,12 @@ class Limits:
     @property
     def store(self) -> StoreLimits:
         """Where the outbox stops taking new records."""
-        return StoreLimits(rows_max=self.outbox_rows_max, bytes_max=self.outbox_bytes_max)
+        return StoreLimits(
+            rows_max=self.outbox_rows_max,
+            bytes_max=self.outbox_bytes_max,
+            wal_bytes_max=self.outbox_wal_bytes_max,
+            reserve_bytes=self.outbox_reserve_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,11 @@ class Reporter:
                 "oldest_age_s": self._age_s(stats.oldest_at),
                 "body_bytes": stats.bytes,
                 "file_bytes": stats.file_bytes,
+                "wal_bytes": stats.wal_bytes,
                 "full_share": round(self._share(stats), 4),
+                "has_reserve": stats.has_reserve,
+                "fsync_s": stats.fsync_s,
+                "engine": stats.engine,
             },
             "shipper": self._shipper_document(),
             "totals": dict(self._capture.tally.totals),
@@ -99,6 +103,7 @@ class Reporter:
             last_verdict=shipper.last_verdict if shipper is not None else None,
             halted=shipper is not None and shipper.halted,
             halt_reason=shipper.halt_reason if shipper is not None else None,
+            fsync_s=stats.fsync_s,
             disk_free_bytes=shutil.disk_usage(self._config.data_folder).free,
             counters=self._counters(),
             instances=self._instances(),
@@ -142,7 +147,12 @@ class Reporter:
             self._alerts.raise_("outbox.filling", detail=detail)
         elif share < FILLING_OVER_SHARE:
             self._alerts.resolve("outbox.filling")
-        if share < 1:
+        if stats.has_reserve:
+            self._alerts.resolve("outbox.disk")
+        else:
+            detail = f"no room for the reserve of {self._config.limits.outbox_reserve_bytes} bytes"
+            self._alerts.raise_("outbox.disk", detail=detail)
+        if share < 1 and stats.has_reserve:
             for gateway in self._config.gateways:
                 self._alerts.resolve("outbox.full", gateway.name)
 

@@ -66,6 +66,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     halted: bool = False
     halt_reason: str | None = None
     disk_free_bytes: int | None = None
+    fsync_s: float | None = None
     counters: tuple[Counter, ...] = ()
     instances: tuple[InstanceState, ...] = ()
 

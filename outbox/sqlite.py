@@ -9,14 +9,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from outbox import sqlite_dead, sqlite_kept
+from outbox import sqlite_dead, sqlite_kept, sqlite_looks
 from outbox.clock import Clock, SystemClock
 from outbox.kept import KeptRecord, KeptState
 from outbox.record import NewRecord, PutOutcome, PutResult, Record
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import lock_folder, translated
 from outbox.sqlite_thread import WriterThread
-from outbox.store import DeadRecord, PruneLimits, Released, Settlement, Sighting, StoreLimits, StoreStats
+from outbox.store import (
+    DeadRecord,
+    PruneLimits,
+    Released,
+    Settlement,
+    Sighting,
+    StoreFull,
+    StoreLimits,
+    StoreStats,
+)
 
 T = TypeVar("T")
 
@@ -56,6 +65,15 @@ class SqliteStore:
     async def _do(self, work: Callable[[SqliteEngine], T], *, bare: bool = False) -> T:
         return await (await self._thread.submit(work, bare=bare))
 
+    async def _freeing(self, work: Callable[[SqliteEngine], T], *, bare: bool = False) -> T:
+        """What makes room must not fail for want of room: it may use the reserve."""
+        try:
+            return await self._do(work, bare=bare)
+        except StoreFull:
+            if not await self._do(SqliteEngine.use_reserve, bare=True):
+                raise
+        return await self._do(work, bare=bare)
+
     async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
         return await self._do(lambda engine: engine.put(records))
 
@@ -73,7 +91,7 @@ class SqliteStore:
             self._thread.submit_now(lambda engine: engine.release(claimed.result()))
 
     async def settle(self, settlements: Sequence[Settlement]) -> int:
-        return await self._do(lambda engine: engine.settle(settlements))
+        return await self._freeing(lambda engine: engine.settle(settlements))
 
     async def release(self, records: Sequence[Record]) -> int:
         return await self._do(lambda engine: engine.release(records))
@@ -82,10 +100,10 @@ class SqliteStore:
         return await self._do(SqliteEngine.next_due)
 
     async def stats(self) -> StoreStats:
-        return await self._do(SqliteEngine.stats)
+        return await self._do(sqlite_looks.stats)
 
     async def sightings(self, id: str) -> list[Sighting]:  # noqa: A002
-        return await self._do(lambda engine: engine.sightings(id))
+        return await self._do(lambda engine: sqlite_looks.sightings(engine, id))
 
     async def dead_list(self, *, limit: int, after: int = 0) -> list[DeadRecord]:
         return await self._do(lambda engine: sqlite_dead.dead_list(engine, limit, after))
@@ -97,7 +115,7 @@ class SqliteStore:
         return await self._do(lambda engine: sqlite_dead.dead_requeue(engine, ids))
 
     async def dead_drop(self, ids: Sequence[str] | None) -> int:
-        return await self._do(lambda engine: sqlite_dead.dead_drop(engine, ids))
+        return await self._freeing(lambda engine: sqlite_dead.dead_drop(engine, ids))
 
     async def kept(self, state: KeptState, *, after: int, limit: int, bytes_max: int) -> list[KeptRecord]:
         return await self._do(lambda engine: sqlite_kept.kept(engine, state, after, limit, bytes_max))
@@ -120,10 +138,10 @@ class SqliteStore:
         return await self._do(lambda engine: sqlite_dead.release_held(engine, key, before, limit))
 
     async def prune(self, limits: PruneLimits) -> int:
-        return await self._do(lambda engine: sqlite_dead.prune(engine, limits))
+        return await self._freeing(lambda engine: sqlite_dead.prune(engine, limits))
 
     async def checkpoint(self) -> bool:
-        return await self._do(SqliteEngine.checkpoint, bare=True)
+        return await self._freeing(SqliteEngine.checkpoint, bare=True)
 
     async def close(self) -> None:
         await self._thread.stop()

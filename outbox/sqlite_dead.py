@@ -143,7 +143,6 @@ def prune(engine: SqliteEngine, limits: PruneLimits) -> int:
     if last:
         engine.connection.execute(sql.LAST_DELETE_MANY, (as_json([rowid for (rowid,) in last]),))
         engine.ledger.last -= len(last)
-    engine.connection.execute(sql.FREE_PAGES).fetchall()
     return len(seen) + len(dead) + len(last)
 
 

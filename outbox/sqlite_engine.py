@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
@@ -13,16 +13,17 @@ from typing import Final
 
 from outbox import sqlite_statements as sql
 from outbox.clock import Clock
+from outbox.fsync import fdatasync_s
 from outbox.guarding import Members, rule
 from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Record, Stamp
-from outbox.sqlite_file import FILE_NAME, as_us, connect, from_us
+from outbox.sqlite_file import as_us, connect, from_us, translate
+from outbox.sqlite_room import DiskRoom
 from outbox.store import (
     REASON_CHARS_MAX,
     SIGHTING_CHANNELS_MAX,
     Settlement,
-    Sighting,
+    StoreFull,
     StoreLimits,
-    StoreStats,
 )
 from outbox.verdict import Verdict
 
@@ -66,17 +67,30 @@ class SqliteEngine:
         self.folder = folder
         self.clock = clock
         self.limits = limits
-        self.connection = connect(folder, clock.now())
+        self.room = DiskRoom(folder, limits)
+        self.connection = self._connect()
+        self.room.take_reserve()
+        self.fsync_s = fdatasync_s(folder)
         epoch, *values = self.connection.execute(sql.LEDGER_READ).fetchone()
         self.epoch: str = epoch
         self._written = tuple(values)
         self.ledger = self._ledger()
         self._lease = 0
 
+    def _connect(self) -> sqlite3.Connection:
+        """A full disk may not even have room for the log's index: then the reserve lets what waits go."""
+        try:
+            return connect(self.folder, self.clock.now())
+        except sqlite3.OperationalError as error:
+            if not (isinstance(translate(error), StoreFull) and self.room.give_reserve()):
+                raise
+            return connect(self.folder, self.clock.now())
+
     def _ledger(self) -> Ledger:
         return Ledger(**{field.name: n for field, n in zip(fields(Ledger), self._written, strict=True)})
 
     def begin(self) -> None:
+        self.room.before_transaction(self.connection)
         self.connection.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
@@ -85,6 +99,7 @@ class SqliteEngine:
             self.connection.execute(sql.LEDGER_WRITE, values)
         self.connection.execute("COMMIT")
         self._written = values
+        self.room.after_commit()
 
     def rollback(self) -> None:
         self.ledger = self._ledger()
@@ -115,6 +130,7 @@ class SqliteEngine:
             return PutResult(outcome=PutOutcome.SUPPRESSED, id=id_ or "")
         if before is not None:
             self.limits.admit(*before)
+            self.room.admit()
         if id_ is None:
             id_ = self.stamped(record)
             digests = self.known(id_)
@@ -206,13 +222,17 @@ class SqliteEngine:
         held = {s.rowid: s for s in settlements if s.rowid in mine}
         delivered = [s for s in held.values() if s.verdict is Verdict.DELIVERED]
         if delivered:
-            self._remove(sql.TO_SEEN, {"now": as_us(delivered[0].now)}, [s.rowid for s in delivered])
+            rowids = [s.rowid for s in delivered]
+            self._delete(rowids)  # first, so that a full file finds its room for the rest here
+            names = {"now": as_us(delivered[0].now), "rowids": as_json(rowids)}
+            self.connection.execute(sql.TO_SEEN, names)
             self.ledger.seen += len(delivered)
         for s in held.values():
             reason = text(s.reason, REASON_CHARS_MAX)
             if s.verdict is Verdict.DEAD:
                 names = {"now": as_us(s.now), "status": s.status, "reason": reason, "rowid": s.rowid}
-                self._remove(sql.TO_DEAD, names, [s.rowid])
+                self.connection.execute(sql.TO_DEAD, names)
+                self._delete([s.rowid])
                 self.ledger.dead += 1
             elif s.verdict is Verdict.RETRY:
                 due_at = as_us(s.due_at or s.now)
@@ -229,10 +249,9 @@ class SqliteEngine:
         self.connection.execute(sql.UNLEASE, {"rowids": as_json(mine)})
         return set(mine)
 
-    def _remove(self, copy: str, names: Mapping[str, object], rowids: Sequence[int]) -> None:
+    def _delete(self, rowids: Sequence[int]) -> None:
         listed = {"rowids": as_json(rowids)}
         count, size = self.connection.execute(sql.SIZE, listed).fetchone()
-        self.connection.execute(copy, {**names, **listed})
         self.connection.execute(sql.DELETE, listed)
         self.ledger.waiting -= count
         self.ledger.bytes -= size
@@ -243,39 +262,6 @@ class SqliteEngine:
         row = self.connection.execute(sql.NEXT_DUE).fetchone()
         return None if row is None else from_us(row[0])
 
-    def stats(self) -> StoreStats:
-        (claimed,) = self.connection.execute(sql.LEASED_COUNT).fetchone()
-        oldest = self.connection.execute(sql.OLDEST).fetchone()
-        file_bytes, wal_bytes = (_size(self.folder / f"{FILE_NAME}{end}") for end in ("", "-wal"))
-        return StoreStats(
-            waiting=self.ledger.waiting,
-            claimed=claimed,
-            dead=self.ledger.dead,
-            seen=self.ledger.seen,
-            held=self.ledger.held,
-            oldest_at=None if oldest is None else from_us(oldest[0]),
-            bytes=self.ledger.bytes,
-            file_bytes=file_bytes + wal_bytes,
-            wal_bytes=wal_bytes,
-        )
-
-    def sightings(self, id_: str) -> list[Sighting]:
-        merged: dict[tuple[bytes, str], Sighting] = {}
-        for digest, channel, first, last, times in self.connection.execute(
-            sql.SIGHTINGS, {"id": id_}
-        ).fetchall():
-            if not channel:
-                continue
-            known = merged.get((digest, channel))
-            merged[digest, channel] = Sighting(
-                digest=digest,
-                channel=channel,
-                first_at=known.first_at if known else from_us(first),
-                last_at=from_us(last),
-                times=times + (known.times if known else 0),
-            )
-        return sorted(merged.values(), key=lambda sighting: sighting.first_at)
-
     def get_meta(self, key: str) -> bytes | None:
         row = self.connection.execute(sql.META_READ, (text(key),)).fetchone()
         return None if row is None else bytes(row[0])
@@ -283,17 +269,15 @@ class SqliteEngine:
     def set_meta(self, key: str, value: bytes) -> None:
         self.connection.execute(sql.META_WRITE, (text(key), value))
 
+    def use_reserve(self) -> bool:
+        """Free the reserve's room and empty the log into it; False when it was free before."""
+        if not self.room.give_reserve():
+            return False
+        with contextlib.suppress(sqlite3.Error):  # what is done next will tell
+            self.room.checkpoint(self.connection)
+        return True
+
     def checkpoint(self) -> bool:
-        self.connection.execute(sql.WAIT_NEVER).fetchall()
-        try:
-            busy, _log, _moved = self.connection.execute(sql.CHECKPOINT).fetchone()
-        finally:
-            self.connection.execute(sql.WAIT_AGAIN).fetchall()
-        return not busy
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+        """Give free pages back to the disk, then shorten the log."""
+        self.connection.executescript(sql.FREE_PAGES)
+        return self.room.checkpoint(self.connection)

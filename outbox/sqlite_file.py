@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from outbox import sqlite_statements as sql
-from outbox.store import StoreBusy, StoreCorrupt, StoreError, StoreUnavailable
+from outbox.sqlite_version import OLDEST, described
+from outbox.store import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 
 FILE_NAME: Final = "outbox.sqlite3"
 LOCK_NAME: Final = "lock"
@@ -24,11 +25,11 @@ STATEMENTS_CACHED: Final = 128
 _EPOCH_ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+_NO_ROOM: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 _FOR_NOW: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_FULL,
         sqlite3.SQLITE_IOERR,
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_READONLY,
@@ -58,6 +59,8 @@ def translate(error: sqlite3.Error) -> Exception:
     primary = None if code is None else code & 0xFF
     if primary in _DAMAGED:
         return StoreCorrupt(f"the outbox file is damaged: {error}")
+    if code in _NO_ROOM:
+        return StoreFull(f"the disk is full: {error}")
     if primary in _FOR_NOW:
         return StoreUnavailable(f"the outbox cannot be written for now: {error}")
     return error
@@ -92,6 +95,9 @@ def lock_folder(folder: Path) -> int:
 
 def connect(folder: Path, now: datetime) -> sqlite3.Connection:
     """Open or create the file. Never reads the history: its cost does not grow with the rows."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        oldest = ".".join(str(part) for part in OLDEST)
+        raise StoreError(f"{described(sqlite3.sqlite_version_info)} is too old: {oldest} or newer is needed")
     path = folder / FILE_NAME
     created = not path.exists()
     if created:

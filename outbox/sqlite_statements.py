@@ -273,7 +273,11 @@ IDS_DELETE: Final = "DELETE FROM ids WHERE rowid IN (SELECT value FROM json_each
 DEAD_OLDEST: Final = "SELECT rowid, at FROM dead WHERE rowid <= ? ORDER BY rowid LIMIT ?"
 LAST_OLDEST: Final = "SELECT rowid FROM last ORDER BY rowid LIMIT ?"
 LAST_DELETE_MANY: Final = "DELETE FROM last WHERE rowid IN (SELECT value FROM json_each(?))"
-FREE_PAGES: Final = "PRAGMA incremental_vacuum(256)"
+
+# Only as a script: it gives a row a page, and Python's execute ends after the first where a statement has no
+# columns. Bounded, so that a put never waits long. On a full disk nothing is more urgent.
+FREE_PAGES: Final = "PRAGMA incremental_vacuum(1024)"
+FREE_MANY_PAGES: Final = "PRAGMA incremental_vacuum(4096)"
 
 # A reader in the way must not hold up the puts: the checkpoint waits for nobody and comes again.
 WAIT_NEVER: Final = "PRAGMA busy_timeout = 0"

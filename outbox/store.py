@@ -47,6 +47,10 @@ class StoreLimits:
     """Records waiting."""
     bytes_max: int = 10 * 1024**3
     """Bytes of the bodies waiting."""
+    wal_bytes_max: int = 1024**3
+    """The write-ahead log, which only a reader that stays can make grow so far."""
+    reserve_bytes: int = 16 * 1024 * 1024
+    """Room kept on the disk for finishing deletes when it is full: twice the log of its usual size."""
 
     def share(self, waiting: int, body_bytes: int) -> float:
         """How full, 1.0 and above is full."""
@@ -93,6 +97,12 @@ class StoreStats:
     """Database and write-ahead log on disk; 0 where there is no file."""
     wal_bytes: int
     """The write-ahead log's part of it."""
+    has_reserve: bool = True
+    """False while the disk has no room for it, hence for anything new."""
+    fsync_s: float | None = None
+    """How long one durable write took at the start."""
+    engine: str = ""
+    """Name and version of what keeps the records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

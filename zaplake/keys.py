@@ -74,6 +74,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.outbox_bytes_max": (
         "Bytes of bodies that wait before the gateway gets 503; alert at 80 %."
     ),
+    "collector.limits.outbox_wal_bytes_max": "Write-ahead log above which the outbox takes nothing new.",
+    "collector.limits.outbox_reserve_bytes": "Room kept on the disk for shipping what waits when it is full.",
     "collector.limits.load_lines_max": "Lines of one step of `collector load`.",
     "collector.limits.load_bytes_max": "Bytes of one step of `collector load`.",
     "collector.limits.line_bytes_max": "Longest line of a JSONL file.",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from outbox import sqlite_looks
 from outbox.clock import ManualClock
 from outbox.record import PutOutcome
 from outbox.sqlite import SqliteStore, open_sqlite
@@ -20,6 +21,7 @@ from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import FILE_NAME
 from outbox.store import StoreBusy, StoreError, StoreLimits, StoreUnavailable
 from outbox.verdict import Verdict
+from tests.outbox.asking import ask
 from tests.outbox.records import claim, end_all, ended, ids, new, put_ids, put_one
 
 
@@ -35,15 +37,6 @@ async def sqlite(folder: Path, clock: ManualClock) -> AsyncIterator[SqliteStore]
     await store.close()
 
 
-async def ask(store: SqliteStore, statement: str) -> list[tuple[object, ...]]:
-    """Run a statement on the store's own connection, in its own thread."""
-
-    def work(engine: SqliteEngine) -> list[tuple[object, ...]]:
-        return engine.connection.execute(statement).fetchall()
-
-    return await (await store._thread.submit(work, bare=True))
-
-
 async def test_the_real_connection_is_durable(sqlite: SqliteStore) -> None:
     assert await ask(sqlite, "PRAGMA synchronous") == [(2,)]
     assert await ask(sqlite, "PRAGMA journal_mode") == [("wal",)]
@@ -56,7 +49,7 @@ async def test_folder_and_files_are_private(sqlite: SqliteStore, folder: Path) -
     await put_ids(sqlite, "a")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
-    assert set(modes) == {FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", "lock"}
+    assert set(modes) == {FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", "lock", "reserve"}
     assert set(modes.values()) == {0o600}
 
 
@@ -258,7 +251,7 @@ async def test_opening_does_not_read_the_history(folder: Path, clock: ManualCloc
         steps += 1
 
     engine = _engine_counting(folder, clock, step)
-    engine.stats()
+    sqlite_looks.stats(engine)
     engine.close()
     assert steps < 50, "virtual machine steps in hundreds"
 
