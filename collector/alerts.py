@@ -1,6 +1,7 @@
-"""What an operator must hear of: said once when it begins and once when it ends, kept in a bounded ring.
+"""What an operator must hear of: said when it begins, slowly again while it lasts, and when it ends.
 
-An alert is a structlog event (``alert.raised``, ``alert.resolved``) and a line of the ring in the store.
+An alert is a structlog event (``alert.raised``, ``alert.repeated``, ``alert.resolved``) and a line of the
+bounded ring in the store.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, TypedDict
+from typing import Final, TypeAlias, TypedDict
 
 import structlog
 
@@ -24,7 +25,17 @@ QUIET: Final = timedelta(minutes=10)
 """What nothing can call resolved is resolved when it was not repeated for so long (a gateway's retries of one
 event are at most 6 minutes apart)."""
 
+REPEAT_S: Final = 6 * 3600.0
+"""How long an alert lasts until it is said again."""
+
+OnAlert: TypeAlias = Callable[[str, str, str, str], None]
+"""Takes what, alert, subject and detail; must return at once and never raise."""
+
 _log = structlog.get_logger("collector")
+
+
+def nobody(_what: str, _alert: str, _subject: str, _detail: str) -> None:
+    """An ``OnAlert`` for where nobody is told."""
 
 
 class AlertLine(TypedDict):
@@ -41,6 +52,7 @@ class AlertLine(TypedDict):
 class _Active:
     raised_at: datetime
     last_at: datetime
+    told_at: datetime
     fades: bool
     detail: str
     count: int = 1
@@ -49,8 +61,16 @@ class _Active:
 class Alerts:
     """The alerts of one collector. Details never hold message text, phone numbers or secrets."""
 
-    def __init__(self, *, now: Callable[[], datetime], kept_max: int) -> None:
-        self._now = now
+    def __init__(
+        self,
+        *,
+        now: Callable[[], datetime],
+        kept_max: int,
+        repeat_s: float = REPEAT_S,
+        on_alert: OnAlert = nobody,
+    ) -> None:
+        """``on_alert`` is told whatever is logged."""
+        self._now, self._repeat, self._on_alert = now, timedelta(seconds=repeat_s), on_alert
         self._ring: deque[AlertLine] = deque(maxlen=kept_max)
         self._active: dict[tuple[str, str], _Active] = {}
         self._active_max = kept_max
@@ -72,7 +92,7 @@ class Alerts:
             return
         if len(self._active) >= self._active_max and any(name == alert for name, _ in self._active):
             return  # a flood of one alert must not hide another
-        self._active[(alert, subject)] = _Active(now, now, fades, detail)
+        self._active[(alert, subject)] = _Active(now, now, now, fades, detail)
         self._tell("raised", alert, subject, detail)
 
     def resolve(self, alert: str, subject: str = "") -> None:
@@ -91,6 +111,15 @@ class Alerts:
         old = [key for key, active in self._active.items() if active.fades and now - active.last_at > QUIET]
         for alert, subject in old:
             self.resolve(alert, subject)
+
+    def repeat(self) -> None:
+        """Says again what has lasted long since it was said."""
+        now = self._now()
+        for (alert, subject), active in self._active.items():
+            if now - active.told_at >= self._repeat:
+                active.told_at = now
+                since = f"{active.count} times since {active.raised_at:%Y-%m-%d %H:%M} UTC"
+                self._tell("repeated", alert, subject, f"{active.detail} ({since})".lstrip())
 
     def active(self) -> Iterator[dict[str, object]]:
         """What lasts now, for status and heartbeat."""
@@ -133,3 +162,4 @@ class Alerts:
             }
         )
         self._changed.set()
+        self._on_alert(what, alert, subject, detail)

@@ -12,7 +12,7 @@ from typing import Final, Literal
 import structlog
 
 from asgi.server import HttpServer
-from collector.alerts import Alerts
+from collector.alerts import Alerts, OnAlert, nobody
 from collector.backend import Backend
 from collector.capture import Capture
 from collector.config import CollectorConfig
@@ -62,10 +62,14 @@ class Daemon:
     """One collector. ``run`` returns when it was asked to stop, and raises when one of its tasks died."""
 
     def __init__(
-        self, config: CollectorConfig, *, open_store: Callable[[], Awaitable[Store]] | None = None
+        self,
+        config: CollectorConfig,
+        *,
+        open_store: Callable[[], Awaitable[Store]] | None = None,
+        on_alert: OnAlert = nobody,
     ) -> None:
-        """``open_store`` replaces the SQLite file in the data folder."""
-        self._config = config
+        """``open_store`` replaces the SQLite file in the data folder; ``on_alert`` is told every alert."""
+        self._config, self._on_alert = config, on_alert
         self._clock = SystemClock()
         self._open_store = open_store or self._open_sqlite
         self._reporter: Reporter | None = None
@@ -98,7 +102,12 @@ class Daemon:
 
     def _assemble(self, store: Store, backend: Backend) -> _Parts:
         config, now, limits = self._config, self._clock.now, self._config.limits
-        alerts = Alerts(now=now, kept_max=limits.alerts_kept_max)
+        alerts = Alerts(
+            now=now,
+            kept_max=limits.alerts_kept_max,
+            repeat_s=limits.alert_repeat_s,
+            on_alert=self._on_alert,
+        )
         shipper = Shipper(store, HttpTransport(backend), self._clock, shipper_config(config), telling(alerts))
         capture = Capture(store=store, config=config, alerts=alerts, now=now, on_put=shipper.wake)
         reporter = Reporter(
@@ -213,6 +222,7 @@ async def keep_house(capture: Capture, reporter: Reporter, alerts: Alerts) -> No
     while True:
         await asyncio.sleep(HOUSEKEEPING_S)
         alerts.fade()
+        alerts.repeat()
         capture.prune_counts()
         try:
             await capture.release_storms()

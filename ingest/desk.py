@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import asyncpg
 import msgspec
@@ -25,15 +25,22 @@ SCOPES_MAX: Final = 50_000
 COLLECTORS_MAX: Final = 10_000
 SCOPE_CHANGES_MAX: Final = 1000
 
+OnAlert: TypeAlias = Callable[[str, str, str, str], None]
+"""Takes what, alert, subject and detail; must return at once and never raise."""
 _Result = TypeVar("_Result")
 _encode: Final = msgspec.json.Encoder().encode
+
+
+def nobody(_what: str, _alert: str, _subject: str, _detail: str) -> None:
+    """An ``OnAlert`` for where nobody is told."""
 
 
 class LakeDesk:
     """``ingest.app.Desk`` on Postgres, and the periodic watch. One statement at a time."""
 
-    def __init__(self, config: IngestConfig) -> None:
-        self._config = config
+    def __init__(self, config: IngestConfig, on_alert: OnAlert = nobody) -> None:
+        """``on_alert`` is told of what this process's rounds raised, repeated and resolved."""
+        self._config, self._on_alert = config, on_alert
         self._connection: asyncpg.Connection[Any] | None = None
         self._turn = asyncio.Lock()
         self._scope_changes: set[tuple[str, str]] = set()
@@ -126,14 +133,20 @@ class LakeDesk:
                 Alert(name="scope.changed", subject=f"{gateway}/{instance}") for gateway, instance in changed
             ]
             due = due_alerts(beats, self._config, now) + changes
-            await self._settle(connection, due, beats)
+            told = await self._settle(connection, due, beats)
         self._scope_changes -= changed
+        for happening, alert, subject, detail in told:  # committed: no other process tells it too
+            log.warning(f"alert.{happening}", alert=alert, subject=subject)
+            self._on_alert(happening, alert, subject, detail)
 
-    async def _settle(self, connection: asyncpg.Connection[Any], due: list[Alert], beats: list[Beat]) -> None:
+    async def _settle(
+        self, connection: asyncpg.Connection[Any], due: list[Alert], beats: list[Beat]
+    ) -> list[tuple[str, str, str, str]]:
+        """What changed, as ``OnAlert`` takes it."""
         columns = ([a.name for a in due], [a.subject for a in due], [_encode(a.detail) for a in due])
         repeated = await connection.fetch(statements.REPEAT_ALERTS, *columns, self._config.alert_repeat_s)
         raised = await connection.fetch(statements.RAISE_ALERTS, *columns)
-        standing = {(alert.name, alert.subject) for alert in due}
+        standing = {(alert.name, alert.subject): alert.words() for alert in due}
         over = [
             (name, subject)
             for name, subject in await connection.fetch(statements.OPEN_ALERTS)
@@ -142,9 +155,11 @@ class LakeDesk:
         resolved = await connection.fetch(
             statements.RESOLVE_ALERTS, [name for name, _ in over], [subject for _, subject in over]
         )
-        for happening, rows in (("raised", raised), ("repeated", repeated), ("resolved", resolved)):
-            for name, subject in rows:
-                log.warning(f"alert.{happening}", alert=name, subject=subject)
+        return [
+            (happening, name, subject, standing.get((name, subject), ""))
+            for happening, rows in (("raised", raised), ("repeated", repeated), ("resolved", resolved))
+            for name, subject in rows
+        ]
 
     async def _with_connection(
         self, work: Callable[[asyncpg.Connection[Any]], Awaitable[_Result]]

@@ -13,7 +13,7 @@ from asgi.types import AsgiApp, Receive, Scope, Send
 from contracts.envelope import BATCH_PATH, EVENT_PATH
 from ingest.app import create_app
 from ingest.config import IngestConfig
-from ingest.desk import LakeDesk
+from ingest.desk import LakeDesk, OnAlert, nobody
 from ingest.doors import Doors
 from ingest.lane import Lane, log
 from ingest.metrics import IngestMetrics
@@ -55,14 +55,17 @@ def hot_paths_first(doors: Doors, app: AsgiApp) -> AsgiApp:
 
 @asynccontextmanager
 async def open_service(
-    config: IngestConfig, *, around_commit: Callable[[CommitBatch], CommitBatch] = same_commit
+    config: IngestConfig,
+    *,
+    around_commit: Callable[[CommitBatch], CommitBatch] = same_commit,
+    on_alert: OnAlert = nobody,
 ) -> AsyncIterator[Service]:
     """Start the writer and the watch; at the end drain, stop them and close the connections.
 
     The database need not be there yet: requests get 503 until it is. ``around_commit`` wraps what each lane
-    commits with. A background task that dies ends the caller's block too.
+    commits with; ``on_alert`` is told of alerts. A background task that dies ends the caller's block too.
     """
-    desk = LakeDesk(config)
+    desk = LakeDesk(config, on_alert)
     metrics = IngestMetrics()
     lanes = [
         Lane(config, number=number, on_scope_changed=desk.scope_changed, on_conflicts=metrics.conflicts.inc)
@@ -112,12 +115,13 @@ async def serve(
     on_ready: Callable[[int], None],
     reuse_port: bool = False,
     around_commit: Callable[[CommitBatch], CommitBatch] = same_commit,
+    on_alert: OnAlert = nobody,
 ) -> None:
     """Run one ingest process until ``stop`` is set; ``on_ready`` gets the port once the door accepts.
 
     ``reuse_port`` lets N processes serve one port.
     """
-    async with open_service(config, around_commit=around_commit) as service:
+    async with open_service(config, around_commit=around_commit, on_alert=on_alert) as service:
         server = HttpServer(
             service.app, host=host, port=port, limit_concurrency=config.requests_max, reuse_port=reuse_port
         )

@@ -30,6 +30,10 @@ class Alert:
     subject: str
     detail: Mapping[str, object] = field(default_factory=dict)
 
+    def words(self) -> str:
+        """The detail for people."""
+        return ", ".join(f"{name} {value}" for name, value in self.detail.items())
+
 
 def due_alerts(beats: Sequence[Beat], config: IngestConfig, now: datetime) -> list[Alert]:
     """All alerts that stand now. A silent collector has one alert; what it said before is not judged."""

@@ -17,6 +17,7 @@ from ingest.service import serve
 from outbox.store import StoreError
 from simulator.gateway import Gateway, paced
 from simulator.story import disturbed, webhooks
+from zaplake.announcing import announcing_of_backend, announcing_of_collector
 from zaplake.embedded import EmbeddedPostgres
 from zaplake.figures import UNREADABLE, Commits, Figures, LookAt, figures_of
 from zaplake.process import naming_the_port
@@ -73,7 +74,7 @@ async def run_house(
 ) -> None:
     """Runs until ``stop``; a part that dies ends all. Stops doors first, the collector before the backend."""
     ingest_stop, collector_stop, commits = asyncio.Event(), asyncio.Event(), Commits()
-    async with asyncio.TaskGroup() as tasks:
+    async with announcing_of_collector(settings) as tell, asyncio.TaskGroup() as tasks:
         port = asyncio.get_running_loop().create_future()
         ingest = tasks.create_task(
             _ingest(
@@ -86,7 +87,7 @@ async def run_house(
         )
         ingest_url = url_of(settings.ingest.host, await port)
         config = collector_config(settings, secrets=secrets, backend_url=ingest_url)
-        daemon, opened = Daemon(config), asyncio.get_running_loop().create_future()
+        daemon, opened = Daemon(config, on_alert=tell), asyncio.get_running_loop().create_future()
         collector = tasks.create_task(_collector(daemon, config, collector_stop, opened.set_result))
         addresses = Addresses(ingest=ingest_url, collector=url_of(config.host, await opened))
         watcher.changed("ready", addresses)
@@ -136,7 +137,16 @@ async def _ingest(
 ) -> None:
     host, port = settings.ingest.host, settings.ingest.port
     with naming_the_port(host, port, "--http-port"):
-        await serve(config, host=host, port=port, stop=stop, on_ready=on_ready, around_commit=commits.around)
+        async with announcing_of_backend(settings) as tell:
+            await serve(
+                config,
+                host=host,
+                port=port,
+                stop=stop,
+                on_ready=on_ready,
+                around_commit=commits.around,
+                on_alert=tell,
+            )
     _must_be_asked(stop, "the backend")
 
 

@@ -55,6 +55,28 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlertSettings:
+    """Where alerts are sent. Each is told once, repeated slowly, and called resolved."""
+
+    urls: Annotated[
+        SecretList,
+        Meta(description="Apprise URLs that alerts are sent to; `zaplake alerts test` tries them."),
+    ] = ()
+    gather_s: Annotated[
+        float, Meta(ge=0, description="Seconds that an alert waits for others, to go as one message.")
+    ] = 3.0
+    pause_s: Annotated[
+        float, Meta(ge=0, description="Seconds between two messages to one URL; what comes meanwhile is one.")
+    ] = 60.0
+    timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds until a message counts as not sent; it is tried again.")
+    ] = 15.0
+    retry_s: Annotated[
+        float, Meta(gt=0, description="Seconds until it is; doubled each time, up to 15 minutes.")
+    ] = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestSettings:
     """The backend's HTTP doors."""
 
@@ -68,6 +90,7 @@ class IngestSettings:
     metrics_open: Annotated[
         bool, Meta(description="Serve `/metrics` to all who reach the backend, not only to this machine.")
     ] = False
+    alerts: AlertSettings = field(default_factory=AlertSettings)
     limits: IngestConfig = NO_DSN
 
 
@@ -89,6 +112,7 @@ class CollectorSettings:
     metrics_open: Annotated[
         bool, Meta(description="Serve `/metrics` to all who reach the door, not only to this machine.")
     ] = False
+    alerts: AlertSettings = field(default_factory=AlertSettings)
     limits: CollectorLimits = field(default_factory=CollectorLimits)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 
+from collector.alerts import OnAlert, nobody
 from collector.config import CollectorConfig, GatewayConfig, Limits
 from collector.daemon import Daemon, DaemonState
 from collector.verbs import Document
@@ -68,10 +69,12 @@ def collector_config(folder: Path, url: str, **changes: object) -> CollectorConf
 
 @contextlib.asynccontextmanager
 async def running(
-    config: CollectorConfig, open_store: Callable[[], Awaitable[Store]] | None = None
+    config: CollectorConfig,
+    open_store: Callable[[], Awaitable[Store]] | None = None,
+    on_alert: OnAlert = nobody,
 ) -> AsyncIterator[Running]:
     """The collector, ready; asked to stop and awaited at the end, unless it ended before."""
-    daemon = Daemon(config, open_store=open_store)
+    daemon = Daemon(config, open_store=open_store, on_alert=on_alert)
     stop, ready = asyncio.Event(), asyncio.Event()
     states: list[DaemonState] = []
 

@@ -40,6 +40,19 @@ def test_a_fading_alert_ends_when_it_was_quiet_for_long() -> None:
     assert alerts.is_active("outbox.dead"), "this one is resolved by what it is about"
 
 
+def test_an_alert_that_lasts_is_repeated_slowly_and_whoever_listens_hears_all() -> None:
+    clock, heard = ManualClock(), list[tuple[str, ...]]()
+    alerts = Alerts(now=clock.now, kept_max=100, repeat_s=3600, on_alert=lambda *told: heard.append(told[:3]))
+    for _ in range(4):
+        alerts.raise_("outbox.dead", detail="3")
+        alerts.repeat()
+        clock.advance(1800)
+    alerts.resolve("outbox.dead")
+    alerts.repeat()
+    assert [what for what, _alert, _subject in heard] == ["raised", "repeated", "resolved"]
+    assert "3 times since" in alerts.recent()[1]["detail"]
+
+
 def test_a_flood_of_one_alert_does_not_hide_another() -> None:
     alerts = Alerts(now=ManualClock().now, kept_max=10)
     for number in range(50):

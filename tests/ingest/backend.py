@@ -16,6 +16,7 @@ from asgi.server import HttpServer
 from contracts.envelope import BATCH_PATH, EVENT_PATH
 from contracts.signing import sign
 from ingest.config import IngestConfig
+from ingest.desk import OnAlert, nobody
 from ingest.row import CommitBatch
 from ingest.service import Service, open_service, same_commit
 
@@ -90,13 +91,14 @@ async def backend(
     *,
     database: str | None = None,
     around_commit: Callable[[CommitBatch], CommitBatch] = same_commit,
+    on_alert: OnAlert = nobody,
     **settings: Any,
 ) -> AsyncIterator[Backend]:
     """Serve ``dsn`` on a free port; ``database`` is the service's own way to it, such as a proxy."""
     config = IngestConfig(
         dsn=database or dsn, **{"secrets": (SECRET,), "watch_every_s": 0, "drain_s_max": 3.0, **settings}
     )
-    async with open_service(config, around_commit=around_commit) as service:
+    async with open_service(config, around_commit=around_commit, on_alert=on_alert) as service:
         server = HttpServer(service.app)
         port = await server.start()
         try:

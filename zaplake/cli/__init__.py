@@ -24,6 +24,7 @@ COMMANDS: Final = (
     ("collect", "zaplake.cli.running:collect", "Run the collector beside a gateway."),
     ("db", "zaplake.cli.running:db", "Look after the lake's schema."),
     ("collector", "zaplake.cli.collector:app", "Look after the collector of a data folder."),
+    ("alerts", "zaplake.cli.alerts:app", "Look after where alerts are sent."),
     ("lake", "zaplake.cli.lake:app", "Ask the lake."),
     ("doctor", "zaplake.cli.doctor:doctor", "Try each thing and say what to run next."),
 )

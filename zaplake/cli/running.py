@@ -7,15 +7,17 @@ import contextlib
 import json
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 from rich.console import Console
 
 from collector.daemon import Daemon, DaemonState
+from ingest.config import IngestConfig
 from ingest.service import serve as serve_ingest
 from zaplake import logs
+from zaplake.announcing import announcing_of_backend, announcing_of_collector
 from zaplake.cli.options import Common, settle
 from zaplake.database import migrate, required_dsn
 from zaplake.embedded import EmbeddedPostgres
@@ -164,14 +166,29 @@ def serve(
                 settings.ingest.workers, arguments, host=host, port=port, stop=stop, on_ready=ready
             )
             return
-        orphaned = asyncio.create_task(_stop_with_parent(stop)) if worker else None
-        with naming_the_port(host, port, "--http-port"):
-            await serve_ingest(config, host=host, port=port, stop=stop, on_ready=ready, reuse_port=worker)
-        if orphaned is not None:
-            orphaned.cancel()
+        await _serve_here(settings, config, stop=stop, on_ready=ready, worker=worker)
 
     run_until_stopped(main)
     return 0
+
+
+async def _serve_here(
+    settings: Settings,
+    config: IngestConfig,
+    *,
+    stop: asyncio.Event,
+    on_ready: Callable[[int], None],
+    worker: bool,
+) -> None:
+    host, port = settings.ingest.host, settings.ingest.port
+    orphaned = asyncio.create_task(_stop_with_parent(stop)) if worker else None
+    with naming_the_port(host, port, "--http-port"):
+        async with announcing_of_backend(settings) as tell:
+            await serve_ingest(
+                config, host=host, port=port, stop=stop, on_ready=on_ready, reuse_port=worker, on_alert=tell
+            )
+    if orphaned is not None:
+        orphaned.cancel()
 
 
 def collect(
@@ -204,7 +221,8 @@ def collect(
 
     async def main(stop: asyncio.Event) -> None:
         with naming_the_port(config.host, config.port, "--collector-port"):
-            await Daemon(config).run(stop, told)
+            async with announcing_of_collector(settings) as tell:
+                await Daemon(config, on_alert=tell).run(stop, told)
 
     run_until_stopped(main)
     return 0
