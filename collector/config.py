@@ -120,6 +120,7 @@ class Limits:
     instances_max: int = 10_000
     tally_rows_max: int = 5_000
     alerts_kept_max: int = 200
+    alert_repeat_s: float = 6 * 3600.0
     storm_events_max: int = 10
     storm_window_s: float = 10.0
     batch_records_max: int = 1000

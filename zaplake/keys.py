@@ -59,6 +59,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.instances_max": "Instances whose state is remembered.",
     "collector.limits.tally_rows_max": "Rows of the counters per instance, hour and channel.",
     "collector.limits.alerts_kept_max": "Alerts remembered for the status.",
+    "collector.limits.alert_repeat_s": "Seconds until an alert that lasts is said again.",
     "collector.limits.storm_events_max": "Equal connection updates of one instance that become rows.",
     "collector.limits.storm_window_s": "Seconds in which they are counted.",
     "collector.limits.batch_records_max": "Records in one shipped batch.",
