@@ -117,6 +117,19 @@ class CollectorSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvolutionSettings:
+    """Where `gateway connect`, `gateway check` and `doctor` ask Evolution; the collector does not need it."""
+
+    api_url: Annotated[str, Meta(description="Root of Evolution's REST API; unset: it is not asked.")] = ""
+    api_key: Annotated[
+        Secret | None, Meta(description="Its global API key, or the token of the one instance.")
+    ] = None
+    collector_url: Annotated[
+        str, Meta(description="How Evolution reaches this collector, such as `http://collector:8080`.")
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """One frozen value for the whole process."""
 
@@ -150,6 +163,7 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     ingest: IngestSettings = field(default_factory=IngestSettings)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
+    evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
 
 
 def refuse_misfit(settings: Settings) -> None:

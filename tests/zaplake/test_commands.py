@@ -30,6 +30,7 @@ LEAVES = (
     ("collector", "status"), ("collector", "load"), ("collector", "dead", "list"),
     ("collector", "dead", "show"), ("collector", "dead", "requeue"), ("collector", "dead", "drop"),
     ("collector", "export"), ("collector", "import"), ("alerts", "test"),
+    ("gateway", "connect"), ("gateway", "check"),
 )  # fmt: skip
 
 
@@ -86,7 +87,7 @@ def test_the_list_of_commands_is_complete(command: Command) -> None:
     for name in {leaf[0] for leaf in LEAVES}:
         assert f"│ {name} " in done.stdout
     assert {name for name, _where, _line in COMMANDS} | {"version"} == {leaf[0] for leaf in LEAVES}
-    for group in (("collector",), ("collector", "dead"), ("lake",), ("db",), ("alerts",)):
+    for group in (("collector",), ("collector", "dead"), ("gateway",), ("lake",), ("db",), ("alerts",)):
         listed = command(*group, "--help").out
         names = [line.split()[1] for line in listed.splitlines() if line.startswith("│ ") and line[2] != " "]
         assert {(*group, name) for name in names} - {("collector", "dead")} == {

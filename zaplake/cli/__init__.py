@@ -25,6 +25,7 @@ COMMANDS: Final = (
     ("db", "zaplake.cli.running:db", "Look after the lake's schema."),
     ("collector", "zaplake.cli.collector:app", "Look after the collector of a data folder."),
     ("alerts", "zaplake.cli.alerts:app", "Look after where alerts are sent."),
+    ("gateway", "zaplake.cli.gateway:app", "Connect a gateway's webhook to the collector."),
     ("lake", "zaplake.cli.lake:app", "Ask the lake."),
     ("doctor", "zaplake.cli.doctor:doctor", "Try each thing and say what to run next."),
 )
