@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
+from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from asgi.exposition import LATENCY_BUCKETS_S, OTHER, FewNames, exposition, label
+from asgi.exposition import LATENCY_BUCKETS_S, OTHER, FewNames, Timings, exposition, label
 from outbox.shipper import ShipperState
 from outbox.store import StoreStats
 
@@ -36,72 +36,70 @@ class Snapshot:
 
 
 class CollectorMetrics:
-    """The metrics of one collector in a registry of their own; counting costs an increment."""
+    """The metrics of one collector, for the loop's thread. Counting is adding to a plain number."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._events = Counter(
-            "zaplake_collector_events",
-            "Events that came in, by what became of them",
-            ("channel", "gateway", "instance", "outcome"),
-            registry=self.registry,
-        )
-        self._answers = Counter(
-            "zaplake_collector_answers", "Answers of the door", ("status",), registry=self.registry
-        )
-        self.commit_s = Histogram(
-            "zaplake_collector_commit_seconds",
-            "From handing records to the outbox until they are durable, fsync included",
-            buckets=LATENCY_BUCKETS_S,
-            registry=self.registry,
-        )
-        self._by_source: dict[_Source, Counter] = {}
-        self._by_status: dict[int, Counter] = {}
+        self.commit_s = Timings(LATENCY_BUCKETS_S)
+        self._events: dict[_Source, int] = {}
+        self._answers: dict[int, int] = {}
         self._instances = FewNames(INSTANCES_LABELLED_MAX)
-        self._now = _Now()
-        self.registry.register(self._now)
 
     def count(self, channel: str, gateway: str, instance: str, counts: Mapping[str, int]) -> None:
         """Adds what became of the events of one body."""
         for outcome, count in counts.items():
-            child = self._by_source.get((channel, gateway, instance, outcome))
-            if child is None:
-                child = self._child(channel, gateway, instance, outcome)
-            child.inc(count)
+            key = (channel, gateway, instance, outcome)
+            known = self._events.get(key)
+            if known is None:
+                key = (channel, gateway, self._label(gateway, instance), outcome)
+                known = self._events.get(key, 0)
+            self._events[key] = known + count
 
     def answered(self, status: int) -> None:
         """Counts one answer of the door."""
-        child = self._by_status.get(status)
-        if child is None:
-            child = self._by_status[status] = self._answers.labels(str(status))
-        child.inc()
+        self._answers[status] = self._answers.get(status, 0) + 1
 
     def page(self, snapshot: Snapshot) -> bytes:
         """Everything as text, with ``snapshot`` for what is not counted as it happens."""
-        self._now.snapshot = snapshot
-        return exposition(self.registry)
+        registry = CollectorRegistry()
+        registry.register(_Page(self, snapshot))
+        return exposition(registry)
 
-    def _child(self, channel: str, gateway: str, instance: str, outcome: str) -> Counter:
-        """The counter of one source; sources above the maximum share one, which is not remembered by name."""
-        if self._instances.of(f"{gateway}/{instance}") == OTHER:
-            instance = OTHER
-        child = self._events.labels(channel, gateway, label(instance), outcome)
-        self._by_source[channel, gateway, instance, outcome] = child
-        return child
+    def counted(self) -> Iterator[Metric]:
+        """What was counted as it happened."""
+        events = CounterMetricFamily(
+            "zaplake_collector_events",
+            "Events that came in, by what became of them",
+            labels=("channel", "gateway", "instance", "outcome"),
+        )
+        for (channel, gateway, instance, outcome), count in self._events.items():
+            events.add_metric((channel, gateway, instance, outcome), count)
+        yield events
+        answers = CounterMetricFamily("zaplake_collector_answers", "Answers of the door", labels=("status",))
+        for status, count in self._answers.items():
+            answers.add_metric((str(status),), count)
+        yield answers
+        yield self.commit_s.family(
+            "zaplake_collector_commit_seconds",
+            "From handing records to the outbox until they are durable, fsync included",
+        )
+
+    def _label(self, gateway: str, instance: str) -> str:
+        """What an instance is counted as; most are as they are called, and looked up without asking here."""
+        shown = label(instance)
+        return OTHER if self._instances.of(f"{gateway}/{shown}") == OTHER else shown
 
 
-class _Now(Collector):
-    """Turns the last snapshot into metrics."""
+class _Page(Collector):
+    """One scrape."""
 
-    def __init__(self) -> None:
-        self.snapshot: Snapshot | None = None
+    def __init__(self, metrics: CollectorMetrics, snapshot: Snapshot) -> None:
+        self._metrics, self._snapshot = metrics, snapshot
 
     def collect(self) -> Iterator[Metric]:
-        """Nothing before the first snapshot."""
-        if self.snapshot is not None:
-            yield from _process(self.snapshot)
-            yield from _outbox(self.snapshot)
-            yield from _shipping(self.snapshot.shipper)
+        yield from self._metrics.counted()
+        yield from _process(self._snapshot)
+        yield from _outbox(self._snapshot)
+        yield from _shipping(self._snapshot.shipper)
 
 
 def _process(snapshot: Snapshot) -> Iterator[Metric]:
@@ -137,6 +135,17 @@ def _outbox(snapshot: Snapshot) -> Iterator[Metric]:
         stats.file_bytes,
     )
     yield GaugeMetricFamily("zaplake_collector_outbox_wal_bytes", "Write-ahead log on disk", stats.wal_bytes)
+    yield GaugeMetricFamily(
+        "zaplake_collector_outbox_has_reserve",
+        "0 while the disk has no room for the reserve, hence for anything new",
+        stats.has_reserve,
+    )
+    if stats.fsync_s is not None:
+        yield GaugeMetricFamily(
+            "zaplake_collector_outbox_fsync_seconds",
+            "One durable write, measured at the start",
+            stats.fsync_s,
+        )
 
 
 def _shipping(state: ShipperState | None) -> Iterator[Metric]:

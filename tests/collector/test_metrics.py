@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from asgi.exposition import exposition
 from collector.config import CaptureFilter, CapturePolicy
-from collector.metrics import INSTANCES_LABELLED_MAX, CollectorMetrics
+from collector.metrics import INSTANCES_LABELLED_MAX, CollectorMetrics, Snapshot
+from outbox.store import StoreStats
 from tests.collector.running import collector_config, eventually, fixture, message, running
 from tests.collector.scripted import Reply, ScriptedBackend
 from tests.support.metrics import documented, families, value
@@ -92,9 +92,38 @@ def test_names_above_the_maximum_are_counted_as_other() -> None:
 
 def test_a_name_that_is_no_utf_8_does_not_break_the_page() -> None:
     metrics = CollectorMetrics()
-    metrics.count("webhook", "evolution", 'lo\udcffja "a"\n' + "x" * 1000, {"stored": 3})
-    assert value(metrics_page(metrics), f"{PREFIX}events_total", outcome="stored") == 3
+    for odd in ("\udcff", "\udcfe"):
+        metrics.count("webhook", "evolution", f'lo{odd}ja "a"\n' + "x" * 1000, {"stored": 3})
+    page = metrics_page(metrics)
+    (events,) = (f for f in text_string_to_metric_families(page) if f.name == f"{PREFIX}events")
+    assert [sample.value for sample in events.samples] == [6], (
+        "one series: Prometheus refuses a page with two"
+    )
 
 
 def metrics_page(metrics: CollectorMetrics) -> str:
-    return exposition(metrics.registry).decode()
+    nothing = StoreStats(
+        waiting=0,
+        claimed=0,
+        dead=0,
+        seen=0,
+        held=0,
+        oldest_at=None,
+        bytes=0,
+        file_bytes=0,
+        wal_bytes=0,
+    )
+    return metrics.page(
+        Snapshot(version="1", uptime_s=0.0, stats=nothing, oldest_age_s=None, shipper=None, alerts=())
+    ).decode()
+
+
+def test_a_histogram_counts_each_bucket_with_all_below_it() -> None:
+    metrics = CollectorMetrics()
+    for seconds in (0.0, 0.001, 0.0011, 0.3, 99.0):
+        metrics.commit_s.observe(seconds)
+    page, name = metrics_page(metrics), f"{PREFIX}commit_seconds"
+    counted = {le: value(page, f"{name}_bucket", le=le) for le in ("0.001", "0.0025", "0.5", "10.0", "+Inf")}
+    assert counted == {"0.001": 2, "0.0025": 3, "0.5": 4, "10.0": 4, "+Inf": 5}
+    assert value(page, f"{name}_sum") == pytest.approx(99.3021)
+    assert value(page, f"{name}_count") == 5
