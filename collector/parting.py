@@ -6,12 +6,11 @@ import base64
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from contracts.cutting import cut
+from contracts.cutting import cut, cut_members
 from contracts.events import Event, Path, Reading
 from contracts.jsontext import slices_at, without
 
@@ -26,12 +25,10 @@ _UNREAD_CUTS: Final[tuple[Path, ...]] = (
 """Where gateways put secrets, for a body that its reader could not read."""
 
 _decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_encode_members: Final = msgspec.json.Encoder().encode
 _KEY_IN_BROKEN_JSON: Final = re.compile(rb'("api_?key"\s*:\s*)"[^"]*"?')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutParts:
+class CutParts(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes of one event, cut. ``redacted`` are JSON pointers that begin with /payload or /envelope."""
 
     payload: bytes
@@ -49,7 +46,9 @@ class Cutter:
         paths = dict.fromkeys(
             path for event in events for path in (event.path, *event.context.values()) if path is not None
         )
-        self._slices = dict(zip(paths, slices_at(raw, tuple(paths)), strict=True)) if paths else {}
+        self._members = _members(raw)
+        slices = slices_at(raw, tuple(paths), self._members) if paths else ()
+        self._slices = dict(zip(paths, slices, strict=True))
         self._shared: tuple[bytes, tuple[str, ...]] | None = None
 
     def parts_of(self, event: Event) -> CutParts:
@@ -77,9 +76,15 @@ class Cutter:
 
     def _shared_envelope(self) -> tuple[bytes, tuple[str, ...]]:
         if self._shared is None:
-            rest = _rest(self._raw, self._reading.data_path)
-            self._shared = cut(rest, self._reading.cuts, self._secrets)
+            self._shared = self._envelope_without(self._reading.data_path)
         return self._shared
+
+    def _envelope_without(self, path: Path) -> tuple[bytes, tuple[str, ...]]:
+        """The body without the member at ``path``; the usual case, a member of its own, without a scan."""
+        if self._members is None or len(path) != 1:
+            return cut(without(self._raw, path), self._reading.cuts, self._secrets)
+        rest = {name: value for name, value in self._members.items() if name != path[0]}
+        return cut_members(rest, self._reading.cuts, self._secrets)
 
     def _own_envelope(self, event: Event) -> tuple[bytes, tuple[str, ...]]:
         members = (
@@ -109,16 +114,12 @@ def bytes_as_parts(raw: bytes, secrets: tuple[str, ...]) -> CutParts:
     return CutParts(payload=payload, redacted=() if clean == raw else ("/payload/$bytes",))
 
 
-def _rest(raw: bytes, path: Path) -> bytes:
-    """The body without the member at ``path``; the usual case, a member of its own, without a scan."""
-    if len(path) == 1:
-        try:
-            members = _decode_members(raw)
-        except (msgspec.MsgspecError, RecursionError):
-            return without(raw, path)
-        members.pop(str(path[0]), None)
-        return _encode_members(members)
-    return without(raw, path)
+def _members(raw: bytes) -> dict[str, msgspec.Raw] | None:
+    """The body's own members; None where only a scan can tell them apart."""
+    try:
+        return _decode_members(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _inside(place: Path, cuts: tuple[Path, ...]) -> Iterator[Path]:

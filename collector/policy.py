@@ -19,10 +19,7 @@ def refusal(policy: CapturePolicy, event: Event, source: str) -> str | None:
     """Why the event makes no record (``signal``, ``denied``), or None. ``source`` is gateway/instance."""
     if event.kind == "presence" and not policy.presence:
         return "signal"
-    chat_class = _chat_class(event)
-    if not _inside(policy.allow, event.kind, chat_class, source):
-        return "denied"
-    if _named(policy.deny, event.kind, chat_class, source):
+    if not _inside(policy.allow, event, source) or _named(policy.deny, event, source):
         return "denied"
     return None
 
@@ -33,13 +30,17 @@ def _chat_class(event: Event) -> ChatClass | None:
     return _CLASSES.get(jid_kind(event.chat_jid), "direct")
 
 
-def _inside(allow: CaptureFilter, kind: str, chat_class: ChatClass | None, source: str) -> bool:
+def _inside(allow: CaptureFilter, event: Event, source: str) -> bool:
     return (
-        (not allow.kinds or kind in allow.kinds)
-        and (not allow.chat_classes or chat_class is None or chat_class in allow.chat_classes)
+        (not allow.kinds or event.kind in allow.kinds)
+        and (not allow.chat_classes or _chat_class(event) in {None, *allow.chat_classes})
         and (not allow.instances or source in allow.instances)
     )
 
 
-def _named(deny: CaptureFilter, kind: str, chat_class: ChatClass | None, source: str) -> bool:
-    return kind in deny.kinds or chat_class in deny.chat_classes or source in deny.instances
+def _named(deny: CaptureFilter, event: Event, source: str) -> bool:
+    return (
+        event.kind in deny.kinds
+        or (bool(deny.chat_classes) and _chat_class(event) in deny.chat_classes)
+        or source in deny.instances
+    )

@@ -10,10 +10,12 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from collector.config import CapturePolicy, GatewayConfig
 from collector.parting import CutParts, Cutter, bytes_as_parts, unread_parts
@@ -38,8 +40,7 @@ _GUARD_MODES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """One body at a door. ``raw`` is what the gateway wrote, after Content-Encoding."""
 
     raw: bytes
@@ -51,8 +52,7 @@ class Arrival:
     """Stands in for the collector's stamp where each body has a fixed place (a file's line)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Captured:
+class Captured(msgspec.Struct, frozen=True, kw_only=True):
     """One fact as a record, with what the storm guard and the heartbeat want to know of it."""
 
     record: NewRecord
@@ -67,13 +67,12 @@ class Captured:
     """Equal for connection facts that differ in nothing but when they happened."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Translation:
+class Translation(msgspec.Struct, frozen=True, kw_only=True):
     """All of one body."""
 
     source: Source
     captured: tuple[Captured, ...] = ()
-    counted: Counter[str] = field(default_factory=Counter)
+    counted: Counter[str] = msgspec.field(default_factory=Counter)
     """What made no record, and oddities, by name."""
 
 

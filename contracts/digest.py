@@ -76,8 +76,9 @@ def unwrap_message(message: object) -> Mapping[str, object] | None:
 
 
 def _wrapped(message: Mapping[str, object]) -> Mapping[str, object] | None:
-    present = message.keys() & _WRAPPER_NAMES
-    for name in sorted(present, key=WRAPPERS.index) if present else ():
+    if _WRAPPER_NAMES.isdisjoint(message):
+        return None
+    for name in sorted(message.keys() & _WRAPPER_NAMES, key=WRAPPERS.index):
         wrapper = message[name]
         content = wrapper.get("message") if isinstance(wrapper, dict) else None
         if isinstance(content, dict):

@@ -1,12 +1,17 @@
-"""What a gateway reader returns: the facts in one body, described but not yet stored."""
+"""What a gateway reader returns: the facts in one body, described but not yet stored.
+
+Structs instead of frozen dataclasses: a door makes them for every body, and a frozen dataclass sets each of
+its fields by a call.
+"""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
+
+import msgspec
 
 Path: TypeAlias = tuple[str | int, ...]
 Part: TypeAlias = "str | int | bool | tuple[str | int | bool | None, ...] | Occurrence | None"
@@ -46,8 +51,7 @@ class Fold(enum.Enum):
     """A delete: a row once; what was kept of the subject is forgotten."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One fact of one body.
 
     ``path`` is where its element lies in the decoded body; the payload is that element byte for byte.
@@ -71,7 +75,7 @@ class Event:
     flags: tuple[str, ...] = ()
     instance: str | None = None
     """Native instance of this event alone; wins over the reading's (Cloud: several numbers in one body)."""
-    context: Mapping[str, Path] = field(default_factory=dict)
+    context: Mapping[str, Path] = msgspec.field(default_factory=dict)
     """The envelope of this event alone, as an object of these members, each copied from its path in the body;
     it wins over the reading's ``data_path`` (Cloud: an element lies three containers deep)."""
     cuts: tuple[Path, ...] = ()
@@ -79,7 +83,7 @@ class Event:
     fold: Fold = Fold.NONE
     subject: str | None = None
     """What ``fold`` compares, one JSON array as text."""
-    members: Mapping[str, bytes] = field(default_factory=dict)
+    members: Mapping[str, bytes] = msgspec.field(default_factory=dict)
     """16-byte hash of every member of the canonical element (snapshot), or ``{"": hash}`` (transition)."""
 
     @property
@@ -88,8 +92,7 @@ class Event:
         return self.occurrence is None and OCCURRENCE in self.parts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """All facts of one body, and what was seen but makes no row."""
 
     instance: str | None

@@ -29,6 +29,8 @@ def bare_jid(jid: str) -> str:
     one_server = _SERVERS.get(server)
     if not at or one_server is None:
         return jid
+    if user.isascii() and user.isdigit():  # the usual one has nothing to cut
+        return jid if server == one_server else f"{user}@{one_server}"
     match = _USER.match(user)
     return f"{match[0]}@{one_server}" if match else jid
 
@@ -74,4 +76,4 @@ def phone_of(jid: object) -> str | None:
 
 
 def _as_phone(name: str) -> str:
-    return f"{name}@s.whatsapp.net" if _DIGITS.fullmatch(name) else name
+    return f"{name}@s.whatsapp.net" if "@" not in name and _DIGITS.fullmatch(name) else name

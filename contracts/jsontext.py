@@ -58,10 +58,13 @@ def slice_at(raw: bytes, path: Path) -> bytes:
     return slices_at(raw, (path,))[0]
 
 
-def slices_at(raw: bytes, paths: Sequence[Path]) -> list[bytes]:
-    """Return the exact bytes at each path, every level decoded once. Raises KeyError or IndexError."""
+def slices_at(raw: bytes, paths: Sequence[Path], members: dict[str, Raw] | None = None) -> list[bytes]:
+    """Return the exact bytes at each path, every level decoded once. Raises KeyError or IndexError.
+
+    ``members``: the body's own, where the caller has them already.
+    """
     try:
-        levels: dict[Path, dict[str, Raw] | list[Raw]] = {}
+        levels: dict[Path, dict[str, Raw] | list[Raw]] = {} if members is None else {(): members}
         return [bytes(_raw_at(raw, path, levels)) for path in paths]
     except (msgspec.MsgspecError, RecursionError):
         spans = {place.path: place for place in locate(raw, paths)}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from contracts.events import Event, Path, Reading
 from contracts.gateways.content import element_secrets
@@ -75,7 +77,7 @@ def read_body(
 
     ``named`` is the instance that the body itself names.
     """
-    route = routes.get(plain_name(source.type)) or Route(type=source.type)
+    route = routes.get(source.type) or routes.get(plain_name(source.type)) or Route(type=source.type)
     if source.type != route.type:
         source = replace(source, type=route.type)
     cuts = tuple(path for path in ENVELOPE_SECRETS if body.get(str(path[0])) is not None)

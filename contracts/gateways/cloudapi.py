@@ -7,9 +7,10 @@ gateways.md §6.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from contracts.canonical import content_hash
 from contracts.events import OCCURRENCE, Event, Fold, Path, Reading

@@ -80,8 +80,9 @@ def unwrap(message: object) -> tuple[Mapping[str, object], Path]:
 
 def _wrapped(message: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield the wrappers of a message with what they hold, in a fixed order."""
-    present = message.keys() & _WRAPPER_NAMES
-    for name in sorted(present, key=WRAPPERS.index) if present else ():
+    if _WRAPPER_NAMES.isdisjoint(message):
+        return
+    for name in sorted(message.keys() & _WRAPPER_NAMES, key=WRAPPERS.index):
         content = mapping(message[name]).get("message")
         if isinstance(content, dict):
             yield name, content
@@ -104,9 +105,11 @@ def protocol_type(protocol: Mapping[str, object]) -> str:
 
 def protocol_secrets(protocol: object) -> tuple[Path, ...]:
     """Return where keys of the account lie in a protocol message: app-state keys, history media keys."""
+    if not isinstance(protocol, dict):
+        return ()
     found = []
     for path in _SECRETS:
-        holder = protocol
+        holder: object = protocol
         for name in path[:-1]:
             holder = mapping(holder).get(str(name))
         if mapping(holder).get(str(path[-1])) is not None:

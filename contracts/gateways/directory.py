@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from contracts.canonical import content_hash, member_hashes
 from contracts.events import OCCURRENCE, Fold, Path

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from contracts.events import Reading
 from contracts.gateways import calls, directory, groups, session, updates

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
+
+import msgspec
 
 from contracts.canonical import content_hash, member_hashes
 from contracts.events import OCCURRENCE, Event, Fold, Part, Path
@@ -36,8 +37,7 @@ def subject_of(*names: Part) -> str:
     return _encode(names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, kw_only=True):
     """One body: where its facts come from. ``occurrence`` None means the collector must stamp."""
 
     type: str

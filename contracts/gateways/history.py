@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from contracts.events import Event, Path
 from contracts.gateways.body import Fanned, Topic, objects_only, read_items

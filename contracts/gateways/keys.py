@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from contracts.canonical import content_hash
 from contracts.events import OCCURRENCE, Part
@@ -12,8 +13,7 @@ from contracts.jids import bare_jid, chat_class, jid_kind, person
 from contracts.times import as_seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageKey:
+class MessageKey(msgspec.Struct, frozen=True, kw_only=True):
     """What a key says: ``chat`` verbatim, ``author`` as a person (LID if any field carries one)."""
 
     id: str | None = None
@@ -46,11 +46,14 @@ def read_key(value: object, holder: Mapping[str, object] | None = None) -> Messa
     chat = word(key.get("remoteJid"))
     from_me = key.get("fromMe") in (True, "true")
     names: list[object] = [
-        *(key.get(name) for name in ("participant", "participantAlt", "participantLid", "participantPn")),
+        key.get("participant"),
+        key.get("participantAlt"),
+        key.get("participantLid"),
+        key.get("participantPn"),
         around.get("participant"),
     ]
     if not from_me and chat_class(chat) == "direct":
-        names += [key.get(name) for name in ("remoteJid", "remoteJidAlt", "senderLid", "senderPn")]
+        names += (key.get("remoteJid"), key.get("remoteJidAlt"), key.get("senderLid"), key.get("senderPn"))
     return MessageKey(id=word(key.get("id")), chat=chat, from_me=from_me, author=person(*names))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from contracts.canonical import content_hash
 from contracts.digest import content_digest
@@ -15,8 +16,7 @@ from contracts.gateways.shape import mapping, word
 from contracts.times import as_seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carrier:
+class Carrier(msgspec.Struct, frozen=True, kw_only=True):
     """The element that a protocol message came in; a bare one (Evolution) has neither key nor time."""
 
     path: Path

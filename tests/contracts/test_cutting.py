@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.cutting import cut
+from contracts.cutting import cut, cut_members
+from contracts.jsonpath import joined
 from contracts.jsontext import decode
 
 SECRET = 'K3y/"é😀\\'
@@ -183,3 +185,22 @@ def test_a_bomb_costs_no_more_than_its_length(bomb: bytes) -> None:
 def test_a_secret_is_found_behind_a_bomb(bomb: bytes) -> None:
     body, _ = cut(bomb, [], ["S"])
     assert body.endswith(b",null]")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "b", "S", "ç", 'q"']),
+        st.sampled_from(["S", "\u00e7", None, 1.5, {"a": None}, {"a": "S"}, ["S"]]),
+    ),
+    st.lists(st.sampled_from([("a",), ("b",), ("S",), ("ç",), ("a", "a"), ("b", 0)]), max_size=3),
+    st.sampled_from([(), ("S",), ("ç",), ("a",), ("",)]),
+    st.booleans(),
+)
+def test_members_are_cut_like_the_object_that_they_make(
+    value: dict[str, object],
+    paths: list[tuple[str | int, ...]],
+    secrets: tuple[str, ...],
+    ascii_only: bool,
+) -> None:
+    members = msgspec.json.decode(json.dumps(value, ensure_ascii=ascii_only), type=dict[str, msgspec.Raw])
+    assert cut_members(members, paths, secrets) == cut(joined(members), paths, secrets)
