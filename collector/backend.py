@@ -51,6 +51,8 @@ class Reply:
     content_type: str
     retry_after: str | None
     body: bytes
+    date: str | None = None
+    """The backend's clock when it answered."""
 
 
 class Backend:
@@ -120,6 +122,7 @@ class Backend:
                 content_type=response.headers.get("content-type", ""),
                 retry_after=response.headers.get("retry-after"),
                 body=b"".join(chunks),
+                date=response.headers.get("date"),
             )
 
 

@@ -121,6 +121,7 @@ class Limits:
     tally_rows_max: int = 5_000
     alerts_kept_max: int = 200
     alert_repeat_s: float = 6 * 3600.0
+    clock_skew_alert_s: float = 60.0
     storm_events_max: int = 10
     storm_window_s: float = 10.0
     batch_records_max: int = 1000

@@ -193,6 +193,7 @@ class Daemon:
                 reporter=parts.reporter,
                 capture=parts.capture,
                 alerts=parts.alerts,
+                skew_s_max=self._config.limits.clock_skew_alert_s,
             ),
         ]
 

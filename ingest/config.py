@@ -61,6 +61,8 @@ class IngestConfig:
     """Three missed heartbeats."""
     backlog_records: int = 10_000
     backlog_age_s: float = 300.0
+    disk_free_bytes_min: int = 1024 * MIB
+    """Of a collector's data folder."""
     disconnected_after_s: float = 300.0
     instance_silent_after_s: float = 6 * 3600.0
     alert_repeat_s: float = 6 * 3600.0

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from contracts.heartbeat import OPEN_STATES, Heartbeat, InstanceState
-from ingest.config import IngestConfig
+from ingest.config import MIB, IngestConfig
 
-SILENT, BACKLOG = "collector.silent", "collector.backlog"
+SILENT, BACKLOG, DISK = "collector.silent", "collector.backlog", "collector.disk"
 DISCONNECTED, INSTANCE_SILENT = "instance.disconnected", "instance.silent"
 
 
@@ -43,6 +43,7 @@ def due_alerts(beats: Sequence[Beat], config: IngestConfig, now: datetime) -> li
             alerts.append(Alert(name=SILENT, subject=beat.name, detail={"age_s": round(beat.age_s)}))
             continue
         alerts.extend(_backlog(beat, config))
+        alerts.extend(_disk(beat, config))
         for state in beat.report.instances:
             alerts.extend(_instance(beat, state, config, now))
     return alerts
@@ -53,9 +54,9 @@ def judged(name: str, subject: str, beats: Sequence[Beat], config: IngestConfig)
 
     It remembers its instances over a restart; of one that was deleted it says nothing any more.
     """
-    if name not in (SILENT, BACKLOG, DISCONNECTED, INSTANCE_SILENT):
+    if name not in (SILENT, BACKLOG, DISK, DISCONNECTED, INSTANCE_SILENT):
         return False
-    collector = subject if name in (SILENT, BACKLOG) else subject.split("/", 1)[0]
+    collector = subject if name in (SILENT, BACKLOG, DISK) else subject.split("/", 1)[0]
     return any(beat.name == collector and beat.age_s <= config.silent_after_s for beat in beats)
 
 
@@ -65,6 +66,12 @@ def _backlog(beat: Beat, config: IngestConfig) -> Iterator[Alert]:
         yield Alert(
             name=BACKLOG, subject=beat.name, detail={"waiting": waiting, "oldest_age_s": round(age_s)}
         )
+
+
+def _disk(beat: Beat, config: IngestConfig) -> Iterator[Alert]:
+    free = beat.report.disk_free_bytes
+    if free is not None and free < config.disk_free_bytes_min:
+        yield Alert(name=DISK, subject=beat.name, detail={"free_mib": free // MIB})
 
 
 def _instance(beat: Beat, state: InstanceState, config: IngestConfig, now: datetime) -> Iterator[Alert]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
+
+from zaplake.alert_steps import STEPS
 
 LINES_MAX: Final = 20
 """Alerts that one text names; the others are a number."""
@@ -42,11 +44,11 @@ def summary(who: str, news: Sequence[Announcement], more: int = 0) -> Text:
     """One text about all of ``news`` (one at least), what began first; ``more`` alerts are not among them."""
     ordered = sorted(news, key=lambda told: (ORDER.get(told.what, 0), told.at))
     count, is_over = len(ordered) + more, all(told.what == "resolved" for told in ordered)
-    lines = [_line(told) for told in ordered[:LINES_MAX]]
-    if count > len(lines):
-        lines.append(f"… and {count - len(lines)} more")
-    if not is_over:
-        lines.append("What to do: zaplake doctor, then docs/operations.md")
+    shown = ordered[:LINES_MAX]
+    lines = [_line(told) for told in shown]
+    if count > len(shown):
+        lines.append(f"… and {count - len(shown)} more")
+    lines.extend(_steps(shown))
     what = f"{ordered[0].alert} {ordered[0].what}" if count == 1 else f"{count} alerts"
     return Text(
         title=_clean(f"zaplake {who}: {what}"),
@@ -59,6 +61,12 @@ def _line(told: Announcement) -> str:
     subject = f" {told.subject}" if told.subject else ""
     detail = f": {told.detail}" if told.detail else ""
     return _clean(f"{told.at:%H:%M:%S} UTC {told.what} {told.alert}{subject}{detail}")
+
+
+def _steps(shown: Sequence[Announcement]) -> Iterator[str]:
+    """What to do, once for each kind of alert that lasts."""
+    for alert in dict.fromkeys(told.alert for told in shown if told.what != "resolved"):
+        yield f"→ {alert}: {STEPS.get(alert, 'zaplake doctor')}"
 
 
 def _clean(line: str) -> str:

@@ -94,6 +94,13 @@ async def test_an_alert_is_raised_once_repeated_slowly_and_resolved(dsn: str) ->
         assert (await look(b))[1:] == [("collector.backlog", "edge-1", True, 0)]
 
 
+async def test_a_collectors_disk_that_fills_up_raises_an_alert_until_there_is_room(dsn: str) -> None:
+    async with backend(dsn) as b:
+        for seq, free, is_open in ((1, 1 << 29, True), (2, 1 << 31, False)):
+            await send(b, beat(seq=seq, disk_free_bytes=free))
+            assert await look(b) == [("collector.disk", "edge-1", is_open, 0)]
+
+
 async def test_a_collector_that_falls_silent_keeps_its_other_alerts(dsn: str) -> None:
     async with backend(dsn) as b:
         await send(b, beat(depth=Depth(waiting=20_000)))

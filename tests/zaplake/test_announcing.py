@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.collector.scripted import Reply, ScriptedBackend
 from tests.ingest.backend import backend, signed
 from tests.support.receiver import Receiver
 from tests.zaplake import processes
+from zaplake.alert_steps import STEPS
 from zaplake.announcement import LINE_CHARS_MAX, LINES_MAX, Announcement, summary
 from zaplake.announcing import PENDING_MAX, announcing, retry_after_s
 from zaplake.secret import Secret
@@ -49,25 +51,30 @@ def test_a_text_says_what_where_since_when_and_what_to_do() -> None:
     assert text.title == "zaplake collector edge-1: shipper.halted raised"
     assert text.body.splitlines() == [
         "12:00:00 UTC raised shipper.halted: 401: signature",
-        "What to do: zaplake doctor, then docs/operations.md",
+        f"→ shipper.halted: {STEPS['shipper.halted']}",
     ]
     assert text.kind == "warning"
     over = summary("backend", [news("resolved", "collector.silent", "edge-1")])
     assert (over.kind, over.body) == ("success", "12:00:00 UTC resolved collector.silent edge-1")
 
 
+def test_there_is_a_step_for_each_alert_of_the_runbook_and_for_no_other() -> None:
+    page = (processes.ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([a-z]+\.[a-z_]+)` \|", page, flags=re.MULTILINE)) == set(STEPS)
+
+
 def test_a_text_holds_no_phone_number_no_second_line_and_has_an_end() -> None:
     text = summary("c", [news("raised", "instance.unknown", "waha/5511900000001\nBcc: x\ud800", "y" * 5000)])
     assert "5511900000001" not in text.body
     assert "waha/…0001 Bcc: x" in text.body
-    assert [len(line) <= LINE_CHARS_MAX for line in text.body.splitlines()] == [True, True]
+    assert [len(line) <= LINE_CHARS_MAX for line in text.body.splitlines()] == [True] * 2
 
 
 def test_many_alerts_are_one_text_with_what_is_new_first() -> None:
     told = [news("resolved", "a"), *(news("raised", "instance.unknown", str(n)) for n in range(99))]
     text = summary("c", told, more=7)
     assert text.title == "zaplake c: 107 alerts"
-    assert len(text.body.splitlines()) == LINES_MAX + 2
+    assert len(text.body.splitlines()) == LINES_MAX + 2, "and one line says what to do"
     assert f"… and {107 - LINES_MAX} more" in text.body
     assert "resolved" not in text.body
 
