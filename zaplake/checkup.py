@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import shutil
 import socket
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import asyncpg
-import httpx
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from collector.control import NotRunning, ask
 from collector.verbs import Document, VerbError
-from contracts.envelope import EVENT_ID_HEADER, EVENT_PATH, SIGNATURE_HEADER
-from contracts.signing import sign
+from zaplake import backend_checks
+from zaplake.connecting import check as check_gateway
 from zaplake.database import lake_dsn
+from zaplake.finding import Finding
+from zaplake.machine import examine_machine
 from zaplake.query import connect
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble
 from zaplake.wiring import outbox_folder, signing_secrets, verbs_config
 
-DISK_FREE_BYTES_MIN: Final = 1 << 30
-REQUEST_S_MAX: Final = 5.0
-PROBE_ID: Final = "00000000-0000-5000-8000-000000000000"
-PROBE_BODY: Final = b"{}"
-"""Signed, and refused for its shape before anything is stored."""
+POSTGRES_MIN: Final = 150_000
+"""As server_version_num: PostgreSQL 15."""
 BACKLOG_AGE_S_MAX: Final = 300.0
 SAID_ELSEWHERE: Final = frozenset({"shipper.halted", "outbox.dead", "outbox.backlog"})
 ALERT_STEPS: Final = {
@@ -44,27 +38,15 @@ ALERT_STEPS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One line of the report; ``next_step`` is empty when all is well."""
-
-    what: str
-    next_step: str = ""
-
-    @property
-    def is_well(self) -> bool:
-        """True when nothing has to be done."""
-        return not self.next_step
-
-
 async def examine(settings: Settings) -> AsyncIterator[Finding]:
     """All checks, in the order in which an event's way home would be repaired."""
-    yield _folder(settings.data_dir.expanduser().resolve())
+    for finding in await asyncio.to_thread(list, examine_machine(settings.data_dir.expanduser().resolve())):
+        yield finding
     secrets, finding = _secrets(settings)
     yield finding
     status = await _collector_status(settings)
     backend_url = str(status["backend_url"]) if status is not None else settings.collector.backend_url
-    backend = await _backend(backend_url)
+    backend = await backend_checks.answers(backend_url)
     if backend.is_well and not _has_lake(settings):
         yield Finding(what="no Postgres here: the backend has its own")
     else:
@@ -72,30 +54,20 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
             yield finding
     yield backend
     if backend.is_well:
-        yield await _ready(backend_url)
+        yield await backend_checks.can_commit(backend_url)
+        yield await backend_checks.has_our_clock(backend_url)
         if secrets:
-            yield await _secret_fits(backend_url, secrets[0])
+            yield await backend_checks.takes_our_secret(backend_url, secrets[0])
     if backend.is_well and status is None and _serves_only(settings):
         yield Finding(what="no collector here: this machine serves")
         return
     for finding in _collector(settings, status):
         yield finding
-
-
-def _folder(folder: Path) -> Finding:
-    place = next(path for path in (folder, *folder.parents) if path.exists())
-    if not os.access(place, os.W_OK | os.X_OK):
-        return Finding(
-            what=f"the data folder {folder} cannot be written",
-            next_step="chown it to this user, or --data-dir DIR",
-        )
-    free = shutil.disk_usage(place).free
-    if free < DISK_FREE_BYTES_MIN:
-        return Finding(
-            what=f"only {free >> 20} MiB are free at {place}",
-            next_step="free some disk: a full disk stops the outbox, and gateways would get 503",
-        )
-    return Finding(what=f"data folder {folder}: writable, {free >> 30} GiB free")
+    if settings.evolution.api_url:
+        async for finding in check_gateway(settings):
+            yield finding
+    else:
+        yield Finding(what="gateway: not asked; ZAPLAKE_EVOLUTION_API_URL names an Evolution API")
 
 
 def _secrets(settings: Settings) -> tuple[tuple[bytes, ...], Finding]:
@@ -126,11 +98,20 @@ async def _postgres(settings: Settings) -> AsyncIterator[Finding]:
             yield Finding(what=f"Postgres of {name}: {trouble.what}", next_step=trouble.next_step)
             return
         try:
-            version = await connection.fetchval("show server_version")
-            yield Finding(what=f"Postgres of {name}: {version}, answers")
+            yield await _version(connection, name)
             yield await _schema(connection)
         finally:
             await connection.close()
+
+
+async def _version(connection: asyncpg.Connection[Any], name: str) -> Finding:
+    version = await connection.fetchval("show server_version")
+    if int(await connection.fetchval("show server_version_num")) < POSTGRES_MIN:
+        return Finding(
+            what=f"Postgres of {name} is {version}",
+            next_step=f"move to PostgreSQL {POSTGRES_MIN // 10_000} or newer",
+        )
+    return Finding(what=f"Postgres of {name}: {version}, answers")
 
 
 async def _schema(connection: asyncpg.Connection[Any]) -> Finding:
@@ -151,55 +132,6 @@ async def _schema(connection: asyncpg.Connection[Any]) -> Finding:
             next_step="run: zaplake db upgrade",
         )
     return Finding(what=f"schema: {found}")
-
-
-async def _backend(url: str) -> Finding:
-    answer = await _get(f"{url}/healthz")
-    if isinstance(answer, str):
-        return Finding(
-            what=f"the backend {url} does not answer: {answer}",
-            next_step="run: zaplake up (or zaplake serve), or set ZAPLAKE_COLLECTOR_BACKEND_URL",
-        )
-    if answer.status_code != 200 or answer.content != b'{"status":"ok"}':
-        return Finding(
-            what=f"another program answers at {url} ({answer.status_code})",
-            next_step="end it, or move the backend: --http-port N and ZAPLAKE_COLLECTOR_BACKEND_URL",
-        )
-    return Finding(what=f"backend {url}: answers")
-
-
-async def _ready(url: str) -> Finding:
-    answer = await _get(f"{url}/readyz")
-    if isinstance(answer, str) or answer.status_code != 200:
-        return Finding(
-            what="the backend cannot commit: its Postgres is away or has no schema (events wait on disk)",
-            next_step="start Postgres again, or run there: zaplake db upgrade; the backend heals by itself",
-        )
-    return Finding(what="backend: can commit")
-
-
-async def _secret_fits(url: str, secret: bytes) -> Finding:
-    headers = {
-        "Content-Type": "application/json",
-        EVENT_ID_HEADER: PROBE_ID,
-        SIGNATURE_HEADER: sign(secret, PROBE_ID, PROBE_BODY),
-    }
-    try:
-        async with httpx.AsyncClient(timeout=REQUEST_S_MAX, trust_env=False) as client:
-            answer = await client.post(f"{url}{EVENT_PATH}", content=PROBE_BODY, headers=headers)
-    except httpx.HTTPError as error:
-        return Finding(
-            what=f"a signed request failed: {type(error).__name__}",
-            next_step="try again; see the backend's log",
-        )
-    if answer.status_code == 401:
-        return Finding(
-            what="the backend refuses our signing secret (401): shipping halts",
-            next_step="set the same ZAPLAKE_SIGNING_SECRETS here and at the backend, then restart both",
-        )
-    if answer.status_code != 422:
-        return Finding(what=f"a signed request got {answer.status_code}", next_step="see the backend's log")
-    return Finding(what="the backend accepts our signing secret")
 
 
 async def _collector_status(settings: Settings) -> Document | None:
@@ -248,14 +180,6 @@ def _collector(settings: Settings, status: Any) -> Iterator[Finding]:
             what=f"dead letters: {outbox['dead']}",
             next_step="look at: zaplake collector dead list; then dead requeue or dead drop",
         )
-
-
-async def _get(url: str) -> httpx.Response | str:
-    try:
-        async with httpx.AsyncClient(timeout=REQUEST_S_MAX, trust_env=False) as client:
-            return await client.get(url)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return str(error) or type(error).__name__
 
 
 def _is_taken(host: str, port: int) -> bool:

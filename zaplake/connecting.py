@@ -52,15 +52,19 @@ class Connected:
     changed: bool
 
 
-def door_of(settings: Settings, gateway: str | None) -> Door:
-    """The door of the named gateway, else of the only Evolution gateway. Raises UsageTrouble."""
+def door_of(settings: Settings) -> Door:
+    """The door of ``evolution.gateway``, else of the only Evolution gateway. Raises UsageTrouble."""
     config = verbs_config(settings)
-    found = [each for each in config.gateways if each.family == "evolution" and gateway in {None, each.name}]
+    found = [
+        each
+        for each in config.gateways
+        if each.family == "evolution" and settings.evolution.gateway in {"", each.name}
+    ]
     if len(found) != 1:
         names = ", ".join(each.name for each in config.gateways if each.family == "evolution") or "none"
         raise UsageTrouble(
             f"there are {len(found)} such gateways of the family evolution",
-            f"name one with --gateway; configured: {names}",
+            f"name one: --gateway, ZAPLAKE_EVOLUTION_GATEWAY; configured: {names}",
         )
     collector_url = settings.evolution.collector_url
     if collector_url and urlsplit(collector_url).scheme not in {"http", "https"}:
@@ -128,10 +132,10 @@ def _refuse_open_door(api: Api, door: Door) -> None:
         )
 
 
-async def check(settings: Settings, gateway: str | None = None) -> AsyncIterator[Finding]:
+async def check(settings: Settings) -> AsyncIterator[Finding]:
     """Gateway reachable, each instance open and its webhook ours. Changes nothing, raises nothing."""
     try:
-        door = door_of(settings, gateway)
+        door = door_of(settings)
         evolution = client_of(settings)
     except Trouble as trouble:
         yield Finding(what=trouble.what, next_step=trouble.next_step)

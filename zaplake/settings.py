@@ -127,6 +127,9 @@ class EvolutionSettings:
     collector_url: Annotated[
         str, Meta(description="How Evolution reaches this collector, such as `http://collector:8080`.")
     ] = ""
+    gateway: Annotated[
+        str, Meta(description="Name of its `[[gateways]]` entry; needed when there are several.")
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import logging
-import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import pytest
-import structlog
 
-from asgi.server import HttpServer
-from asgi.types import AsgiApp, Receive, Scope, Send
+from asgi.types import Receive, Scope, Send
 from simulator.api import EVENTS_V1, EVENTS_V2, EvolutionApi
+from tests.zaplake.operating import Operator, Said, operating, served
 from tests.zaplake.processes import running, text_message
-from zaplake.cli import run
 
 KEY, TOKEN = "an-api-key-of-this-test", "a-token-of-this-test"
 COLLECTOR = "http://collector.test:8080"
-
-
-class Said(NamedTuple):
-    """What a command printed."""
-
-    code: int
-    out: str
-    err: str
-
-
-@contextlib.asynccontextmanager
-async def served(app: AsgiApp) -> AsyncIterator[str]:
-    server = HttpServer(app, port=0)
-    try:
-        yield f"http://127.0.0.1:{await server.start()}"
-    finally:
-        await server.stop(0.5)
 
 
 def environ(url: str, **more: str) -> dict[str, str]:
@@ -52,22 +30,14 @@ def environ(url: str, **more: str) -> dict[str, str]:
     }
 
 
-class Operator:
-    """Runs `zaplake gateway …` in a thread of this process, in a clean environment and folder."""
+class GatewayOperator:
+    """Says `zaplake gateway …` and sees no secret in the answer."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._capsys, self._monkeypatch = capsys, monkeypatch
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
 
-    async def gateway(self, *arguments: object, env: dict[str, str]) -> Said:
-        with self._monkeypatch.context() as patch:
-            for name, value in env.items():
-                patch.setenv(name, value)
-            self._capsys.readouterr()
-            code = await asyncio.to_thread(run, ["gateway", *map(str, arguments)])
-            said = Said(code, *self._capsys.readouterr())
-        assert KEY not in said.out + said.err
-        assert TOKEN not in said.out + said.err
-        return said
+    async def gateway(self, *arguments: object, env: Mapping[str, str]) -> Said:
+        return await self._operator("gateway", *arguments, env=env, hidden=(KEY, TOKEN))
 
     async def connect(self, url: str, *more: object, **env: str) -> Said:
         return await self.gateway(
@@ -78,18 +48,14 @@ class Operator:
 @pytest.fixture
 def operator(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Operator]:
-    for name in [name for name in os.environ if name.startswith("ZAPLAKE_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield Operator(capsys, monkeypatch)
-    root.handlers[:], root.level = handlers, level
-    structlog.reset_defaults()
+) -> Iterator[GatewayOperator]:
+    with operating(capsys, monkeypatch, tmp_path) as opened:
+        yield GatewayOperator(opened)
 
 
-async def test_an_instance_is_connected_read_back_and_left_alone_the_second_time(operator: Operator) -> None:
+async def test_an_instance_is_connected_read_back_and_left_alone_the_second_time(
+    operator: GatewayOperator,
+) -> None:
     api = EvolutionApi(key=KEY, instances={"loja": "open"})
     async with served(api) as url:
         dry = await operator.connect(url, "--dry-run")
@@ -117,7 +83,7 @@ async def test_an_instance_is_connected_read_back_and_left_alone_the_second_time
         assert api.webhooks["loja"]["events"] == ["CALL", "MESSAGES_UPSERT"]
 
 
-async def test_1_8_gets_the_flat_shape_and_the_secret_in_the_path(operator: Operator) -> None:
+async def test_1_8_gets_the_flat_shape_and_the_secret_in_the_path(operator: GatewayOperator) -> None:
     api = EvolutionApi(key=KEY, version="1.8.2", instances={"loja": "open"})
     async with served(api) as url:
         done = await operator.connect(url)
@@ -128,7 +94,7 @@ async def test_1_8_gets_the_flat_shape_and_the_secret_in_the_path(operator: Oper
         assert (await operator.gateway("check", env=environ(url))).code == 0
 
 
-async def test_what_the_gateway_does_not_keep_is_seen_by_reading_back(operator: Operator) -> None:
+async def test_what_the_gateway_does_not_keep_is_seen_by_reading_back(operator: GatewayOperator) -> None:
     api = EvolutionApi(key=KEY, instances={"loja": "open"}, keeps_headers=False)
     async with served(api) as url:
         done = await operator.connect(url)
@@ -136,7 +102,7 @@ async def test_what_the_gateway_does_not_keep_is_seen_by_reading_back(operator: 
         assert "still not as wanted:\n  header X-Collector-Token: none instead of ***" in done.out
 
 
-async def test_an_instance_that_is_not_open_is_connected_and_said(operator: Operator) -> None:
+async def test_an_instance_that_is_not_open_is_connected_and_said(operator: GatewayOperator) -> None:
     async with served(EvolutionApi(key=KEY, instances={"loja": "close"})) as url:
         done = await operator.connect(url)
         assert (done.code, "pair it in the gateway's /manager" in done.out) == (1, True)
@@ -153,7 +119,7 @@ async def test_an_instance_that_is_not_open_is_connected_and_said(operator: Oper
     ],
 )
 async def test_each_refusal_of_the_gateway_says_what_to_do(
-    operator: Operator, change: dict[str, Any], said: str
+    operator: GatewayOperator, change: dict[str, Any], said: str
 ) -> None:
     api = EvolutionApi(**{"key": KEY, "instances": {"loja": "open"}, **change})
     async with served(api) as url:
@@ -166,7 +132,7 @@ async def test_each_refusal_of_the_gateway_says_what_to_do(
         assert unknown.code == 1
 
 
-async def test_an_unknown_event_is_the_gateways_to_refuse(operator: Operator) -> None:
+async def test_an_unknown_event_is_the_gateways_to_refuse(operator: GatewayOperator) -> None:
     async with served(EvolutionApi(key=KEY, instances={"loja": "open"})) as url:
         done = await operator.connect(url, "--event", "GROUPS_UPDATE")
         assert (done.code, "events[0] is not one of enum values" in done.err) == (1, True)
@@ -177,7 +143,7 @@ async def stranger(_scope: Scope, _receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"<html>"})
 
 
-async def test_what_is_missing_is_said_before_anything_is_changed(operator: Operator) -> None:
+async def test_what_is_missing_is_said_before_anything_is_changed(operator: GatewayOperator) -> None:
     api = EvolutionApi(key=KEY, instances={"loja": "open"})
     async with served(api) as url:
         for env, said in (
@@ -192,6 +158,13 @@ async def test_what_is_missing_is_said_before_anything_is_changed(operator: Oper
             done = await operator.gateway("connect", "evolution", "--instance", "loja", env=kept)
             assert (done.code, said in done.err) == (2, True), done.err
         assert (await operator.connect(url, "--gateway", "nobody")).code == 2
+        two = [{"name": name, "family": "evolution", "tokens": [TOKEN]} for name in ("a", "b")]
+        env = {name: value for name, value in environ(url).items() if name != "ZAPLAKE_GATEWAY_TOKENS"}
+        env["ZAPLAKE_GATEWAYS"] = json.dumps(two)
+        done = await operator.gateway("check", env=env)
+        assert (done.code, "→ name one" in done.out) == (1, True), done.out
+        done = await operator.gateway("check", "--gateway", "b", env=env)
+        assert "webhook: none instead of http://collector.test:8080/gateways/b/loja" in done.out
         assert api.webhooks == {}
     gone = await operator.connect(url)
     assert (gone.code, "does not answer" in gone.err) == (1, True)
@@ -200,7 +173,7 @@ async def test_what_is_missing_is_said_before_anything_is_changed(operator: Oper
         assert (done.code, "is no Evolution API" in done.err) == (1, True)
 
 
-async def test_check_looks_at_the_expected_instances_or_at_all(operator: Operator) -> None:
+async def test_check_looks_at_the_expected_instances_or_at_all(operator: GatewayOperator) -> None:
     api = EvolutionApi(key=KEY, instances={"loja": "open", "outra": "connecting"})
     async with served(api) as url:
         assert (await operator.connect(url)).code == 0
@@ -218,7 +191,7 @@ async def test_check_looks_at_the_expected_instances_or_at_all(operator: Operato
 
 @pytest.mark.parametrize("version", ["2.3.7", "1.8.2"])
 async def test_an_event_sent_as_connected_is_taken_by_the_collector(
-    operator: Operator, tmp_path: Path, version: str
+    operator: GatewayOperator, tmp_path: Path, version: str
 ) -> None:
     """The URL and headers that were set are used as Evolution uses them."""
     api = EvolutionApi(key=KEY, version=version, instances={"loja": "open"})

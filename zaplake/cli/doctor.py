@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 
 from zaplake.checkup import examine
+from zaplake.cli.findings import tell
 from zaplake.cli.options import Common, settle
-from zaplake.settings import Settings
 
 
 def doctor(*, common: Common | None = None) -> int:
     """Try each thing on the way of an event and say what to run next.
 
-    Looks at the data folder, the secret, Postgres, schema, backend and collector. Changes nothing.
+    Looks at the data folder, disk, how long a synced write takes, the signing secret, Postgres, schema,
+    backend, its clock, the collector, and, when ZAPLAKE_EVOLUTION_API_URL is set, at the gateway, its
+    instances and their webhooks. Changes nothing.
     Exit code 1 when something needs you.
 
     **Examples**
@@ -22,15 +24,4 @@ def doctor(*, common: Common | None = None) -> int:
     zaplake doctor --data-dir /var/lib/zaplake
     ```
     """
-    return asyncio.run(_report(settle(common)))
-
-
-async def _report(settings: Settings) -> int:
-    bad = 0
-    async for finding in examine(settings):
-        if finding.is_well:
-            print(f"ok    {finding.what}", flush=True)
-        else:
-            bad += 1
-            print(f"WRONG {finding.what}\n      → {finding.next_step}", flush=True)
-    return 1 if bad else 0
+    return asyncio.run(tell(examine(settle(common))))

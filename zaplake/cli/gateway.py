@@ -54,7 +54,7 @@ def connect_(
     collector_url
         How the gateway reaches the collector; else evolution.collector_url.
     gateway
-        Name of the [[gateways]] entry; needed when there are several.
+        Name of the [[gateways]] entry; else evolution.gateway. Needed when there are several.
     event
         Only this event, such as MESSAGES_UPSERT (repeatable); all when not given.
     dry_run
@@ -63,8 +63,11 @@ def connect_(
         One JSON object.
     """
     assert family == "evolution", "the only one that can be connected by its API"
-    settings = settle(common, {"evolution.api_url": url, "evolution.collector_url": collector_url})
-    outcome = asyncio.run(_connect(settings, gateway, instance, event, dry_run=dry_run))
+    settings = settle(
+        common,
+        {"evolution.api_url": url, "evolution.collector_url": collector_url, "evolution.gateway": gateway},
+    )
+    outcome = asyncio.run(_connect(settings, instance, event, dry_run=dry_run))
     if as_json:
         print(json.dumps(_document(outcome)))
     else:
@@ -88,15 +91,13 @@ def check_(*, gateway: str | None = None, common: Common | None = None) -> int:
     Parameters
     ----------
     gateway
-        Name of the [[gateways]] entry; needed when there are several.
+        Name of the [[gateways]] entry; else evolution.gateway. Needed when there are several.
     """
-    return asyncio.run(tell(check(settle(common), gateway)))
+    return asyncio.run(tell(check(settle(common, {"evolution.gateway": gateway}))))
 
 
-async def _connect(
-    settings: Settings, gateway: str | None, instance: str, events: tuple[str, ...], *, dry_run: bool
-) -> Connected:
-    door = door_of(settings, gateway)
+async def _connect(settings: Settings, instance: str, events: tuple[str, ...], *, dry_run: bool) -> Connected:
+    door = door_of(settings)
     async with client_of(settings) as evolution:
         return await connect(evolution, door, instance, events, dry_run=dry_run)
 

@@ -1,0 +1,69 @@
+"""Runs commands in a thread of the test's process, and serves stand-ins in its loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import structlog
+
+from asgi.server import HttpServer
+from asgi.types import AsgiApp
+from zaplake.cli import run
+
+
+class Said(NamedTuple):
+    """What a command printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@contextlib.asynccontextmanager
+async def served(app: AsgiApp) -> AsyncIterator[str]:
+    server = HttpServer(app, port=0)
+    try:
+        yield f"http://127.0.0.1:{await server.start()}"
+    finally:
+        await server.stop(0.5)
+
+
+class Operator:
+    """Runs `zaplake …` in a thread of this process, in a clean environment and folder."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys, self._monkeypatch = capsys, monkeypatch
+
+    async def __call__(self, *arguments: object, env: Mapping[str, str], hidden: Iterable[str] = ()) -> Said:
+        """What it printed, which holds nothing that is ``hidden``."""
+        with self._monkeypatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            self._capsys.readouterr()
+            code = await asyncio.to_thread(run, [str(argument) for argument in arguments])
+            said = Said(code, *self._capsys.readouterr())
+        for secret in hidden:
+            assert secret not in said.out + said.err
+        return said
+
+
+@contextlib.contextmanager
+def operating(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> Iterator[Operator]:
+    """Logging is put back afterwards."""
+    for name in [name for name in os.environ if name.startswith("ZAPLAKE_")] + ["DATABASE_URL", "AMQP_URL"]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(folder)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield Operator(capsys, monkeypatch)
+    root.handlers[:], root.level = handlers, level
+    structlog.reset_defaults()

@@ -1,0 +1,168 @@
+"""Doctor finds what is planted, names it and what to do, and is content where all is well."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outbox.sqlite_version import OLDEST
+from simulator.api import EvolutionApi
+from tests.zaplake.operating import Operator, operating, served
+from tests.zaplake.processes import post, running, text_message
+from zaplake.backend_checks import clock_ahead_s
+from zaplake.machine import SYNC_S_MAX, built, examine_machine, synced
+
+SECRET, OTHER = "a-secret-of-this-test", "another-secret-of-this-test"
+KEY, TOKEN = "an-api-key-of-this-test", "a-token-of-this-test"
+LOOK_BYTES = 65536
+
+
+@pytest.fixture
+def operator(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Operator]:
+    with operating(capsys, monkeypatch, tmp_path) as opened:
+        yield opened
+
+
+class OtherTime:
+    """A way to the server on ``port`` on which each answer's Date is ``ahead`` of the real one."""
+
+    def __init__(self, port: int, ahead: timedelta) -> None:
+        self._port, self._ahead = port, ahead
+
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        forward = asyncio.create_task(self._pump(reader, back))
+        await self._pump(there, writer)
+        forward.cancel()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        date = b"\r\ndate: " + format_datetime(datetime.now(UTC) + self._ahead, usegmt=True).encode()
+        with contextlib.suppress(ConnectionError):
+            while read := await reader.read(LOOK_BYTES):
+                writer.write(re.sub(rb"\r\ndate: [^\r]+", date, read))
+                await writer.drain()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def other_time(url: str, ahead: timedelta) -> AsyncIterator[str]:
+    relay = OtherTime(int(url.rpartition(":")[2]), ahead)
+    server = await asyncio.start_server(relay.converse, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@contextlib.asynccontextmanager
+async def backend(dsn: str, folder: Path) -> AsyncIterator[str]:
+    env = {"DATABASE_URL": dsn, "ZAPLAKE_SIGNING_SECRETS": SECRET}
+    with running("serve", "--json", "--http-port", 0, log=folder / "serve.log", env=env) as serve:
+        yield (await asyncio.to_thread(serve.next_line))["ingest"]
+
+
+async def test_doctor_finds_five_planted_faults_and_is_content_when_they_are_repaired(
+    dsn: str, tmp_path: Path, operator: Operator
+) -> None:
+    api = EvolutionApi(key=KEY, instances={"loja": "close"})
+    api.webhooks["loja"] = {"url": "http://old.test/hook", "enabled": True, "events": ["CALL"]}
+    async with (
+        backend(dsn, tmp_path) as url,
+        served(api) as evolution,
+        other_time(url, timedelta(hours=1)) as shifted,
+    ):
+        env = {
+            "ZAPLAKE_SIGNING_SECRETS": OTHER,  # 1: not the backend's
+            "ZAPLAKE_COLLECTOR_BACKEND_URL": shifted,  # 2: an hour ahead
+            "ZAPLAKE_GATEWAY_TOKENS": TOKEN,
+            "ZAPLAKE_EVOLUTION_API_URL": evolution,  # 3 and 4: closed, webhook elsewhere
+            "ZAPLAKE_EVOLUTION_API_KEY": KEY,
+        }
+        options = ("--data-dir", tmp_path / "data")
+        collect = ("collect", "--json", "--collector-port", 0, *options)
+        with running(*collect, log=tmp_path / "collect.log", env=env) as collector:
+            door = (await asyncio.to_thread(collector.next_line))["collector"]
+            typo = f"{door}/gateways/evolutoin/loja"  # 5: events are lost
+            assert (await asyncio.to_thread(post, typo, text_message("3EB0TYPO1"))).status_code == 404
+            found = await operator("doctor", *options, env=env, hidden=(KEY, TOKEN, OTHER))
+        assert found.code == 1
+        for planted in (
+            "WRONG the backend refuses our signing secret (401)",
+            "WRONG this machine's clock is 36",
+            "WRONG door.no_gateway: events are lost",
+            "WRONG instance loja: close, nothing arrives from it",
+            "WRONG instance loja: webhook not connected: url: http://old.test/hook instead of",
+        ):
+            assert planted in found.out, found.out
+        assert "s behind the backend's" in found.out
+        assert found.out.count("WRONG") == found.out.count("→")
+        repaired = {**env, "ZAPLAKE_SIGNING_SECRETS": SECRET, "ZAPLAKE_COLLECTOR_BACKEND_URL": url}
+        api.instances["loja"] = "open"
+        with running(*collect, log=tmp_path / "collect.log", env=repaired) as collector:
+            door = (await asyncio.to_thread(collector.next_line))["collector"]
+            again = ("gateway", "connect", "evolution", "--instance", "loja", "--collector-url", door)
+            assert (await operator(*again, env=repaired)).code == 0
+
+            async def content() -> str:
+                said = await operator("doctor", *options, env=repaired)
+                return said.out if said.code == 0 else ""
+
+            async with asyncio.timeout(20):  # shipping goes on by itself
+                while not (out := await content()):
+                    await asyncio.sleep(0.2)
+        for well in (
+            "ok    a synced write takes",
+            f"ok    SQLite {sqlite3.sqlite_version}",
+            "ok    backend: its clock and ours agree",
+            "ok    the backend accepts our signing secret",
+            f"ok    gateway {evolution}: Evolution 2.3.7 answers",
+            "ok    instance loja: webhook connected to this collector",
+        ):
+            assert well in out, out
+
+
+def test_a_full_or_slow_disk_and_an_old_sqlite_are_found(tmp_path: Path) -> None:
+    well = list(examine_machine(tmp_path / "not" / "made" / "yet"))
+    assert [finding.is_well for finding in well[1:]] == [synced(0.0).is_well, True]
+    assert list(tmp_path.iterdir()) == [], "a look leaves nothing behind"
+    full = next(iter(examine_machine(tmp_path, free_bytes_min=2**62)))
+    assert not full.is_well
+    assert "are free at" in full.what
+    assert synced(SYNC_S_MAX).is_well
+    assert not synced(SYNC_S_MAX * 1.1).is_well
+    assert not synced(None).is_well
+    assert built(OLDEST).is_well
+    assert not built((3, 37, 2)).is_well
+
+
+MOMENTS = st.datetimes(min_value=datetime(1980, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+
+
+@given(moment=MOMENTS, ahead_s=st.integers(-10_000, 10_000), took_s=st.floats(0, 5))
+def test_the_clocks_are_compared_to_a_second_and_the_time_the_answer_took(
+    moment: datetime, ahead_s: int, took_s: float
+) -> None:
+    after = moment + timedelta(seconds=took_s)
+    date = format_datetime((moment - timedelta(seconds=ahead_s)).replace(microsecond=0), usegmt=True)
+    measured = clock_ahead_s(date, before=moment, after=after)
+    assert measured is not None
+    assert abs(measured - ahead_s) <= took_s + 1.001
+    if measured:
+        assert (measured > 0) == (ahead_s > 0)
+        assert abs(measured) <= abs(ahead_s) + 1, "never more than there is"
+
+
+@pytest.mark.parametrize("date", ["", "yesterday", "Mon, 99 Nov 2026 00:00:00 GMT", "\x00", "0"])
+def test_a_date_that_cannot_be_read_says_nothing(date: str) -> None:
+    now = datetime.now(UTC)
+    assert clock_ahead_s(date, before=now, after=now) is None
