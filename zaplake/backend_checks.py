@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 import httpx
 
+from collector.heartbeat import skew_s
 from contracts.envelope import EVENT_ID_HEADER, EVENT_PATH, SIGNATURE_HEADER
 from contracts.signing import sign
 from zaplake.finding import Finding
@@ -51,8 +51,8 @@ async def has_our_clock(url: str) -> Finding:
     before = datetime.now(UTC)
     answer = await _get(f"{url}/healthz")
     after = datetime.now(UTC)
-    date = "" if isinstance(answer, str) else answer.headers.get("date", "")
-    ahead_s = clock_ahead_s(date, before=before, after=after)
+    date = None if isinstance(answer, str) else answer.headers.get("date")
+    ahead_s = skew_s(date, before, after)
     if ahead_s is None:
         return Finding(what="the backend's answer has no date: its clock was not compared")
     if abs(ahead_s) > SKEW_S_MAX:
@@ -62,21 +62,6 @@ async def has_our_clock(url: str) -> Finding:
             next_step="set both by NTP: timedatectl set-ntp true; till then times are wrong",
         )
     return Finding(what="backend: its clock and ours agree")
-
-
-def clock_ahead_s(date: str, *, before: datetime, after: datetime) -> float | None:
-    """How far our clock is ahead of an HTTP Date (whole seconds) that was made between two moments of it.
-
-    0 where the date may be right; None when there is none that can be read.
-    """
-    try:
-        made = parsedate_to_datetime(date)
-    except (ValueError, TypeError):
-        return None
-    if made.tzinfo is None:
-        made = made.replace(tzinfo=UTC)
-    too_late, too_early = (made - after).total_seconds(), (before - made).total_seconds() - 1.0
-    return -too_late if too_late > 0 else max(0.0, too_early)
 
 
 async def takes_our_secret(url: str, secret: bytes) -> Finding:

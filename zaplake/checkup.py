@@ -15,6 +15,7 @@ from alembic.script import ScriptDirectory
 from collector.control import NotRunning, ask
 from collector.verbs import Document, VerbError
 from zaplake import backend_checks
+from zaplake.alert_steps import STEPS
 from zaplake.connecting import check as check_gateway
 from zaplake.database import lake_dsn
 from zaplake.finding import Finding
@@ -28,14 +29,6 @@ POSTGRES_MIN: Final = 150_000
 """As server_version_num: PostgreSQL 15."""
 BACKLOG_AGE_S_MAX: Final = 300.0
 SAID_ELSEWHERE: Final = frozenset({"shipper.halted", "outbox.dead", "outbox.backlog"})
-ALERT_STEPS: Final = {
-    "door.secret": "give the gateway the secret of its entry in zaplake.toml (or ZAPLAKE_GATEWAY_TOKENS)",
-    "door.no_secret": "set ZAPLAKE_GATEWAY_TOKENS, or `tokens` of this gateway's entry in zaplake.toml",
-    "door.handshake": "set verify_token of this gateway's entry in zaplake.toml to the one Meta was given",
-    "door.no_gateway": "repair the gateway's webhook URL, or add a [[gateways]] entry of that name",
-    "door.path": "end the gateway's webhook URL in /gateways/<gateway>/<instance>",
-    "instance.unknown": "add it to `instances` of its gateway, or to [accounts]",
-}
 
 
 async def examine(settings: Settings) -> AsyncIterator[Finding]:
@@ -173,7 +166,7 @@ def _collector(settings: Settings, status: Any) -> Iterator[Finding]:
         if alert["alert"] not in SAID_ELSEWHERE:
             yield Finding(
                 what=f"{alert['alert']} {alert['subject']}".rstrip() + f": {alert['detail']}",
-                next_step=ALERT_STEPS.get(alert["alert"], "see the collector's log"),
+                next_step=STEPS.get(alert["alert"], "see the collector's log"),
             )
     if outbox["dead"]:
         yield Finding(

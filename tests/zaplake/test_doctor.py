@@ -12,14 +12,11 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from outbox.sqlite_version import OLDEST
 from simulator.api import EvolutionApi
 from tests.zaplake.operating import Operator, operating, served
 from tests.zaplake.processes import post, running, text_message
-from zaplake.backend_checks import clock_ahead_s
 from zaplake.machine import SYNC_S_MAX, built, examine_machine, synced
 
 SECRET, OTHER = "a-secret-of-this-test", "another-secret-of-this-test"
@@ -143,26 +140,3 @@ def test_a_full_or_slow_disk_and_an_old_sqlite_are_found(tmp_path: Path) -> None
     assert not synced(None).is_well
     assert built(OLDEST).is_well
     assert not built((3, 37, 2)).is_well
-
-
-MOMENTS = st.datetimes(min_value=datetime(1980, 1, 1), max_value=datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
-
-
-@given(moment=MOMENTS, ahead_s=st.integers(-10_000, 10_000), took_s=st.floats(0, 5))
-def test_the_clocks_are_compared_to_a_second_and_the_time_the_answer_took(
-    moment: datetime, ahead_s: int, took_s: float
-) -> None:
-    after = moment + timedelta(seconds=took_s)
-    date = format_datetime((moment - timedelta(seconds=ahead_s)).replace(microsecond=0), usegmt=True)
-    measured = clock_ahead_s(date, before=moment, after=after)
-    assert measured is not None
-    assert abs(measured - ahead_s) <= took_s + 1.001
-    if measured:
-        assert (measured > 0) == (ahead_s > 0)
-        assert abs(measured) <= abs(ahead_s) + 1, "never more than there is"
-
-
-@pytest.mark.parametrize("date", ["", "yesterday", "Mon, 99 Nov 2026 00:00:00 GMT", "\x00", "0"])
-def test_a_date_that_cannot_be_read_says_nothing(date: str) -> None:
-    now = datetime.now(UTC)
-    assert clock_ahead_s(date, before=now, after=now) is None
