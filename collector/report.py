@@ -141,6 +141,8 @@ class Reporter:
             self._alerts.resolve("outbox.backlog")
 
     def _watch_room(self, stats: StoreStats) -> None:
+        if stats.salvaged:
+            self._alerts.raise_("outbox.corrupt", detail=stats.salvaged)
         share = self._share(stats)
         if share >= FILLING_SHARE:
             detail = f"{share:.0%} of its limits: {stats.waiting} records, {stats.bytes} bytes wait"

@@ -22,9 +22,11 @@ from outbox.store import (
     Released,
     Settlement,
     Sighting,
+    StoreCorrupt,
     StoreFull,
     StoreLimits,
     StoreStats,
+    StoreUnavailable,
 )
 
 T = TypeVar("T")
@@ -47,23 +49,29 @@ async def open_sqlite(
         thread.ask_to_stop()
         os.close(lock)
         raise
-    return SqliteStore(thread=thread, epoch=engine.epoch, lock=lock)
+    return SqliteStore(thread=thread, engine=engine, lock=lock)
 
 
 class SqliteStore:
     """``Store`` on one SQLite file, ``synchronous=FULL``; concurrent calls share one fsync."""
 
-    def __init__(self, *, thread: WriterThread, epoch: str, lock: int) -> None:
+    def __init__(self, *, thread: WriterThread, engine: SqliteEngine, lock: int) -> None:
         self._thread = thread
-        self._epoch = epoch
+        self._engine = engine
         self._lock: int | None = lock
 
     @property
     def epoch(self) -> str:
-        return self._epoch
+        return self._engine.epoch
 
     async def _do(self, work: Callable[[SqliteEngine], T], *, bare: bool = False) -> T:
-        return await (await self._thread.submit(work, bare=bare))
+        opened = self._engine.opened
+        try:
+            return await (await self._thread.submit(work, bare=bare))
+        except StoreCorrupt as error:
+            damage = str(error)
+            await (await self._thread.submit(lambda engine: engine.reopen(opened, damage), bare=True))
+            raise StoreUnavailable(f"{damage}; it was salvaged") from error
 
     async def _freeing(self, work: Callable[[SqliteEngine], T], *, bare: bool = False) -> T:
         """What makes room must not fail for want of room: it may use the reserve."""
@@ -78,7 +86,7 @@ class SqliteStore:
         return await self._do(lambda engine: engine.put(records))
 
     async def claim(self, *, now: datetime, limit: int, bytes_max: int) -> list[Record]:
-        claimed = await self._thread.submit(lambda engine: engine.claim(now, limit, bytes_max))
+        claimed = asyncio.ensure_future(self._do(lambda engine: engine.claim(now, limit, bytes_max)))
         try:
             return await asyncio.shield(claimed)
         except asyncio.CancelledError:

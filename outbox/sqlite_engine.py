@@ -16,8 +16,9 @@ from outbox.clock import Clock
 from outbox.fsync import fdatasync_s
 from outbox.guarding import Members, rule
 from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Record, Stamp
-from outbox.sqlite_file import as_us, connect, from_us, translate
+from outbox.sqlite_file import as_us, from_us, translate
 from outbox.sqlite_room import DiskRoom
+from outbox.sqlite_salvage import Salvage, open_or_salvage
 from outbox.store import (
     REASON_CHARS_MAX,
     SIGHTING_CHANNELS_MAX,
@@ -68,23 +69,37 @@ class SqliteEngine:
         self.clock = clock
         self.limits = limits
         self.room = DiskRoom(folder, limits)
-        self.connection = self._connect()
+        self.salvaged: Salvage | None = None
+        """What became of the file that was found damaged last."""
+        self.opened = 0
+        self._open(None)
         self.room.take_reserve()
         self.fsync_s = fdatasync_s(folder)
+        self._lease = 0
+
+    def _open(self, damage: str | None) -> None:
+        """A full disk may not even have room for the log's index: then the reserve lets what waits go."""
+        try:
+            self.connection, salvaged = open_or_salvage(self.folder, self.clock.now(), damage)
+        except sqlite3.OperationalError as error:
+            if not (isinstance(translate(error), StoreFull) and self.room.give_reserve()):
+                raise
+            self.connection, salvaged = open_or_salvage(self.folder, self.clock.now(), damage)
+        self.salvaged = salvaged or self.salvaged
+        self.opened += 1
         epoch, *values = self.connection.execute(sql.LEDGER_READ).fetchone()
         self.epoch: str = epoch
         self._written = tuple(values)
         self.ledger = self._ledger()
-        self._lease = 0
 
-    def _connect(self) -> sqlite3.Connection:
-        """A full disk may not even have room for the log's index: then the reserve lets what waits go."""
-        try:
-            return connect(self.folder, self.clock.now())
-        except sqlite3.OperationalError as error:
-            if not (isinstance(translate(error), StoreFull) and self.room.give_reserve()):
-                raise
-            return connect(self.folder, self.clock.now())
+    def reopen(self, opened: int, damage: str) -> None:
+        """Salvage a file that was found damaged at work, once for all who found it while it was ``opened``.
+
+        Leases end with it: what was claimed is claimed again.
+        """
+        if opened == self.opened:
+            self.connection.close()
+            self._open(damage)
 
     def _ledger(self) -> Ledger:
         return Ledger(**{field.name: n for field, n in zip(fields(Ledger), self._written, strict=True)})

@@ -7,7 +7,7 @@ import fcntl
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,10 @@ from outbox.sqlite_version import OLDEST, described
 from outbox.store import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 
 FILE_NAME: Final = "outbox.sqlite3"
+FRESH_NAME: Final = f"{FILE_NAME}.new"
+"""A file in the making. It gets its name when it is whole: an empty file of that name is a damaged one."""
+BESIDE: Final = ("", "-wal", "-shm", "-journal")
+"""The endings of what belongs to one file, itself first."""
 LOCK_NAME: Final = "lock"
 DUE_AHEAD_MAX_S: Final = 900
 """No honest schedule lies further ahead (the back-off is capped at 5 minutes)."""
@@ -41,6 +45,10 @@ _FOR_NOW: Final = frozenset(
         sqlite3.SQLITE_AUTH,
     }
 )
+
+
+class Damaged(StoreCorrupt):
+    """The file is ours and cannot be used; what it still holds can be salvaged."""
 
 
 def as_us(at: datetime) -> int:
@@ -99,9 +107,62 @@ def connect(folder: Path, now: datetime) -> sqlite3.Connection:
         oldest = ".".join(str(part) for part in OLDEST)
         raise StoreError(f"{described(sqlite3.sqlite_version_info)} is too old: {oldest} or newer is needed")
     path = folder / FILE_NAME
-    created = not path.exists()
-    if created:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    if not path.exists():
+        if not _is_whole(folder / FRESH_NAME):
+            begin_fresh(folder).close()
+        set_aside(folder, BESIDE[1:], now)  # a log without its file would be read into the new one
+        name_fresh(folder)
+    elif path.stat().st_size == 0:
+        raise Damaged("the outbox file is empty")
+    connection = _open(path)
+    try:
+        connection.execute(sql.LEASES_SCHEMA)
+        ahead = now + timedelta(seconds=DUE_AHEAD_MAX_S)
+        connection.execute(sql.DUE_HEAL, {"now": as_us(now), "ahead": as_us(ahead)})
+        _assert_ledger(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def begin_fresh(folder: Path) -> sqlite3.Connection:
+    """A new file with the schema, an epoch and no name yet; what was begun before is thrown away."""
+    path = folder / FRESH_NAME
+    for end in BESIDE:
+        (folder / f"{FRESH_NAME}{end}").unlink(missing_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    return _open(path)
+
+
+def name_fresh(folder: Path) -> None:
+    """The new file, closed, becomes the folder's."""
+    (folder / FRESH_NAME).rename(folder / FILE_NAME)
+    _sync_folder(folder)
+
+
+def set_aside(folder: Path, ends: Sequence[str], now: datetime) -> str:
+    """Rename the file, or what is left beside it, out of the way; returns the name that it has now."""
+    aside = f"{FILE_NAME}.corrupt-{now:%Y%m%dT%H%M%S.%fZ}"
+    for end in ends:
+        with contextlib.suppress(FileNotFoundError):
+            (folder / f"{FILE_NAME}{end}").rename(folder / f"{aside}{end}")
+    return aside
+
+
+def _is_whole(path: Path) -> bool:
+    """A file in the making was closed in order: its log is gone, and its schema is there."""
+    if not path.exists() or any(path.with_name(path.name + end).exists() for end in ("-wal", "-journal")):
+        return False
+    try:
+        uri = f"{path.absolute().as_uri()}?immutable=1"
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+            return bool(connection.execute("PRAGMA user_version").fetchone()[0] == sql.SCHEMA_VERSION)
+    except sqlite3.Error:
+        return False
+
+
+def _open(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path,
         timeout=sql.BUSY_TIMEOUT_MS / 1_000,
@@ -114,14 +175,9 @@ def connect(folder: Path, now: datetime) -> sqlite3.Connection:
             connection.execute(pragma).fetchall()
         _assert_durable(connection)
         _migrate(connection)
-        connection.execute(sql.LEASES_SCHEMA)
-        ahead = now + timedelta(seconds=DUE_AHEAD_MAX_S)
-        connection.execute(sql.DUE_HEAL, {"now": as_us(now), "ahead": as_us(ahead)})
     except BaseException:
         connection.close()
         raise
-    if created:
-        _sync_folder(folder)
     return connection
 
 
@@ -130,6 +186,11 @@ def _assert_durable(connection: sqlite3.Connection) -> None:
     synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
     if (mode, synchronous) != ("wal", 2):
         raise StoreError(f"the outbox is not durable here: journal_mode={mode}, synchronous={synchronous}")
+
+
+def _assert_ledger(connection: sqlite3.Connection) -> None:
+    if connection.execute(sql.LEDGER_READ).fetchone() is None:
+        raise Damaged("the outbox file has no ledger")
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

@@ -31,6 +31,7 @@ def stats(engine: SqliteEngine) -> StoreStats:
         has_reserve=room.has_reserve,
         fsync_s=engine.fsync_s,
         engine=described(sqlite3.sqlite_version_info),
+        salvaged="" if engine.salvaged is None else str(engine.salvaged),
     )
 
 

@@ -103,6 +103,8 @@ class StoreStats:
     """How long one durable write took at the start."""
     engine: str = ""
     """Name and version of what keeps the records."""
+    salvaged: str = ""
+    """What became of a file that was found damaged since the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

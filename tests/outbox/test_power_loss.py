@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -66,9 +67,13 @@ def work(engine: SqliteEngine, chance: random.Random, said: Said) -> None:
 @contextlib.contextmanager
 def over(disk: Disk) -> Iterator[None]:
     """The store's own code and statements, on that disk."""
-    vfs = PowerVfs(disk, "power")
+    vfs, plain = PowerVfs(disk, "power"), sqlite3.connect
+
+    def connect(path: Path | str, *, uri: bool = False, **more: Any) -> PowerConnection | sqlite3.Connection:
+        return plain(path, uri=True, **more) if uri else PowerConnection(Path(path), "power")
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite3, "connect", lambda path, **_: PowerConnection(path, "power"))
+        patch.setattr(sqlite3, "connect", connect)
         yield
     vfs.unregister()
 

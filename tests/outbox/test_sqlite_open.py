@@ -1,4 +1,4 @@
-"""Opening a file that is damaged, somebody else's or from another time: told clearly, never overwritten."""
+"""Opening a file that is somebody else's or from another time: told clearly, never overwritten."""
 
 from __future__ import annotations
 
@@ -18,29 +18,6 @@ from tests.outbox.records import claim, ids, put_ids
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "outbox"
-
-
-@pytest.mark.parametrize(
-    "content", [b"not a database at all" * 300, b"SQLite format 3\x00" + b"\xff" * 5_000]
-)
-async def test_a_file_that_is_none_is_told_and_left_alone(folder: Path, content: bytes) -> None:
-    folder.mkdir(parents=True)
-    (folder / FILE_NAME).write_bytes(content)
-    with pytest.raises(StoreCorrupt):
-        await open_sqlite(folder)
-    assert (folder / FILE_NAME).read_bytes() == content
-
-
-async def test_a_damaged_file_is_told_at_open(folder: Path, clock: ManualClock) -> None:
-    store = await open_sqlite(folder, clock)
-    await put_ids(store, "a")
-    await store.close()
-    path = folder / FILE_NAME
-    content = bytearray(path.read_bytes())
-    content[100:4096] = b"\xee" * 3996
-    path.write_bytes(bytes(content))
-    with pytest.raises(StoreCorrupt, match="damaged"):
-        await open_sqlite(folder, clock)
 
 
 async def test_another_programs_or_releases_file_is_refused(folder: Path) -> None:

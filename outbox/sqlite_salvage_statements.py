@@ -1,0 +1,61 @@
+"""The SQL of salvaging: reads that go around damage, and what makes a new file consistent afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+# Tables with rowids, and their other columns. ids first: the others belong to them.
+BY_ROWID: Final[Mapping[str, tuple[str, ...]]] = {
+    "ids": ("id", "digest", "channel", "created_at", "seen_at"),
+    "outbox": ("due_at", "attempts", "status", "waits_because", "label", "body"),
+    "dead": ("of", "at", "attempts", "status", "reason", "label", "body"),
+    "last": ("key", "members"),
+    "held": ("key", "count", "first_at", "id", "digest", "label", "channel", "body"),
+}
+# Tables without: the key that they are stored by, and all columns.
+BY_KEY: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "sightings": ("id", ("id", "digest", "channel", "first_at", "last_at", "times")),
+    "meta": ("key", ("key", "value")),
+}
+
+# A cell is checked before it is trusted, and a file that is shorter than it says is read as far as it goes.
+LOOK_CLOSELY: Final = ("PRAGMA cell_size_check = ON", "PRAGMA writable_schema = ON")
+RANGE: Final = "SELECT rowid, {columns} FROM {table} NOT INDEXED WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
+WALK: Final = "SELECT {columns} FROM {table} ORDER BY {key} {order}"
+EDGE: Final = "SELECT {which}(rowid) FROM {table} NOT INDEXED"
+# Each reads another tree, so that damage in one of them leaves an answer.
+HIGHEST: Final = (
+    "SELECT max(rowid) FROM ids NOT INDEXED",
+    "SELECT max(rowid) FROM outbox NOT INDEXED",
+    "SELECT max(rowid) FROM outbox INDEXED BY outbox_due",
+    "SELECT max(rowid) FROM ids INDEXED BY sqlite_autoindex_ids_1",
+)
+IDS_INDEX: Final = "SELECT rowid, id, digest FROM ids INDEXED BY sqlite_autoindex_ids_1 ORDER BY id {order}"
+DEPTH: Final = "SELECT waiting FROM ledger"
+INSERT: Final = "INSERT INTO {table} ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+
+# Records whose id was not readable where it stands.
+NAMELESS: Final = """
+SELECT EXISTS (SELECT 1 FROM outbox WHERE rowid NOT IN (SELECT rowid FROM ids))
+OR EXISTS (SELECT 1 FROM dead WHERE of NOT IN (SELECT rowid FROM ids))
+"""
+IS_NAMELESS: Final = """
+SELECT (EXISTS (SELECT 1 FROM outbox WHERE rowid = ?1) OR EXISTS (SELECT 1 FROM dead WHERE of = ?1))
+AND NOT EXISTS (SELECT 1 FROM ids WHERE rowid = ?1)
+"""
+# A record without an id cannot be sent. An id whose record is gone must be forgotten, else its repetition
+# would be taken for known. A record is in one state only. The depths are counted anew.
+TIDY: Final = (
+    "DELETE FROM outbox WHERE rowid NOT IN (SELECT rowid FROM ids)",
+    "DELETE FROM dead WHERE of NOT IN (SELECT rowid FROM ids) OR of IN (SELECT rowid FROM outbox)",
+    """UPDATE ids SET seen_at = NULL
+       WHERE seen_at IS NOT NULL AND rowid IN (SELECT rowid FROM outbox UNION ALL SELECT of FROM dead)""",
+    """DELETE FROM ids WHERE seen_at IS NULL
+       AND rowid NOT IN (SELECT rowid FROM outbox UNION ALL SELECT of FROM dead)""",
+    """UPDATE ledger SET waiting = (SELECT count(*) FROM outbox),
+       bytes = (SELECT coalesce(sum(length(body)), 0) FROM outbox), dead = (SELECT count(*) FROM dead),
+       seen = (SELECT count(*) FROM ids WHERE seen_at IS NOT NULL),
+       last = (SELECT count(*) FROM last), held = (SELECT count(*) FROM held)""",
+)
+COUNTS: Final = "SELECT waiting, dead, seen FROM ledger"
