@@ -106,6 +106,8 @@ class Verbs:
         state, after = request.get("state"), _whole(request, "after", 0)
         if state not in STATES:
             raise VerbError(f"state: one of {', '.join(STATES)}")
+        while after == 0 and await self._store.release_held():
+            self._wake()  # the last of a storm is not left behind
         page = await self._store.kept(state, after=after, limit=PAGE_RECORDS_MAX, bytes_max=PAGE_BYTES_MAX)
         documents = await asyncio.to_thread(lambda: [record_document(record) for record in page])
         return {"records": documents, "after": page[-1].rowid if page else after}

@@ -89,6 +89,29 @@ async def test_what_died_and_what_waits_is_carried_to_another_collector_and_ship
             await eventually(lambda: len(honest.stored) == 2, "an import wakes the shipper")
 
 
+def storm(number: int) -> bytes:
+    """One of many equal connection updates."""
+    body = {
+        "event": "connection.update",
+        "instance": "x",
+        "data": {"instance": "x", "state": "connecting", "statusReason": 200},
+        "date_time": f"2026-01-01T10:00:00.{number:03}Z",
+    }
+    return json.dumps(body).encode()
+
+
+async def test_the_last_of_a_storm_is_not_left_behind(tmp_path: Path) -> None:
+    config = collector_config(tmp_path, NOWHERE)
+    async with running(config) as collector:
+        for number in range(15):
+            assert (await collector.post("/gateways/evolution/x", storm(number))).status_code == 200
+        outbox = await collector.outbox()
+        assert (outbox["waiting"], outbox["held"]) == (10, 1)
+        records = await exported(config, "waiting")
+        assert len(records) == 11
+        assert "10:00:00.014Z" in str(records[-1]["body"])
+
+
 async def test_a_body_above_a_page_and_above_the_old_request_limit_passes_both_ways(tmp_path: Path) -> None:
     config = collector_config(tmp_path, NOWHERE)
     large = {**WHOLE, "state": "waiting", "body": json.dumps({"text": "ä" * 3_000_000}, ensure_ascii=False)}
