@@ -5,8 +5,18 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
+from asgi.types import Scope
+
 _THIS_MACHINE: Final = frozenset({"127.0.0.1", "::1"})
 """The usual ones, without parsing."""
+
+_FORWARDED: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
+"""What a proxy adds: behind one on this machine, everybody's connection comes from here."""
+
+
+def asks_from_here(scope: Scope) -> bool:
+    """True for a request of this machine itself, also when others reach the door through a proxy on it."""
+    return is_loopback(scope.get("client")) and not any(name in _FORWARDED for name, _ in scope["headers"])
 
 
 def is_loopback(client: object) -> bool:

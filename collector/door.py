@@ -20,7 +20,7 @@ from asgi.answers import JSON, PROBLEM_JSON, problem, send_answer
 from asgi.body import BodyBudget, BodyTooLarge, BudgetExhausted, ClientGone, read_body
 from asgi.body import BodyError as BodyRefused
 from asgi.exposition import METRICS_PATH, METRICS_TYPE
-from asgi.peer import is_loopback
+from asgi.peer import asks_from_here, is_loopback
 from asgi.types import Receive, Scope, Send
 from collector.alerts import Alerts
 from collector.capture import Capture
@@ -113,9 +113,9 @@ class Door:
         """Paths that are no gateway."""
         if parts == [b"healthz"]:
             await self._answer(send, 200, _HEALTHY)
-        elif parts == [b"status"] and is_loopback(scope.get("client")):
+        elif parts == [b"status"] and asks_from_here(scope):
             await self._tell(send, self._told_status, JSON)
-        elif parts == _METRICS and (self._metrics_open or is_loopback(scope.get("client"))):
+        elif parts == _METRICS and (self._metrics_open or asks_from_here(scope)):
             await self._tell(send, self._metrics, METRICS_TYPE.encode())
         else:
             self._capture.tally.add_total("no_gateway")

@@ -13,7 +13,7 @@ from litestar.types import ExceptionHandlersMap, Receive, Scope, Send
 from asgi.answers import JSON, PROBLEM_JSON
 from asgi.body import BodyError, ClientGone, read_body
 from asgi.exposition import METRICS_PATH, METRICS_TYPE
-from asgi.peer import is_loopback
+from asgi.peer import asks_from_here
 from contracts.envelope import BATCH_PATH, EVENT_PATH
 from contracts.heartbeat import Heartbeat, HeartbeatAnswer, encode_answer
 from ingest.admission import Sender, admit
@@ -85,7 +85,7 @@ def create_app(config: IngestConfig, *, doors: Doors, desk: Desk, metrics: Inges
 
     @get(METRICS_PATH)
     async def told_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
-        if not config.metrics_open and not is_loopback(request.scope.get("client")):
+        if not config.metrics_open and not asks_from_here(request.scope):  # type: ignore[arg-type]
             raise ProblemError(NOT_FOUND)
         try:
             ages = await desk.heartbeat_ages(COLLECTORS_LABELLED_MAX)

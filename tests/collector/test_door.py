@@ -430,9 +430,7 @@ async def test_without_a_configured_secret_the_door_is_open_to_this_machine_only
     async def metrics() -> bytes:
         return b""
 
-    door = Door(
-        capture=capture, config=config, alerts=alerts, status=status, metrics=metrics, now=clock.now
-    )
+    door = Door(capture=capture, config=config, alerts=alerts, status=status, metrics=metrics, now=clock.now)
     for peer, answers in (("10.0.0.5", [503, 404, 404, 200]), ("127.0.0.1", [200, 200, 200, 200])):
         transport = httpx.ASGITransport(app=door, client=(peer, 4242))
         async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:

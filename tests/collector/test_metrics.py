@@ -127,3 +127,15 @@ def test_a_histogram_counts_each_bucket_with_all_below_it() -> None:
     assert counted == {"0.001": 2, "0.0025": 3, "0.5": 4, "10.0": 4, "+Inf": 5}
     assert value(page, f"{name}_sum") == pytest.approx(99.3021)
     assert value(page, f"{name}_count") == 5
+
+
+async def test_another_machine_reads_it_only_when_a_setting_says_so(tmp_path: Path) -> None:
+    for is_open, status in ((False, 404), (True, 200)):
+        config = collector_config(tmp_path, "http://127.0.0.1:9", metrics_open=is_open)
+        async with running(config) as collector:
+            for header in ("X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"):
+                told = {header: "for=203.0.113.7"}
+                assert (await collector.client.get("/metrics", headers=told)).status_code == status
+                assert (await collector.client.get("/status", headers=told)).status_code == 404
+            assert (await collector.client.get("/metrics")).status_code == 200
+            assert (await collector.client.get("/status")).status_code == 200

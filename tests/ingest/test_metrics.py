@@ -65,3 +65,5 @@ async def test_another_machine_reads_it_only_when_a_setting_says_so(dsn: str) ->
             transport = httpx.ASGITransport(app=b.service.app, client=("10.0.0.5", 4242))
             async with httpx.AsyncClient(transport=transport, base_url="http://backend") as client:
                 assert (await client.get("/metrics")).status_code == status
+            forwarded = await b.client.get("/metrics", headers={"X-Forwarded-For": "203.0.113.7"})
+            assert forwarded.status_code == status
