@@ -14,6 +14,7 @@ STEPS: Final[Mapping[str, str]] = {
     "outbox.filling": "bring the backend back, or raise the outbox's limits when the disk has room",
     "outbox.full": "bring the backend back; gateways get 503 and repeat until then",
     "outbox.disk": "free the disk; the collector goes on by itself",
+    "outbox.corrupt": "keep the file that was set aside; check the disk (docs/operations.md)",
     "store.failing": "free or repair the disk at once; gateways get 503 and repeat until then",
     "janitor.failing": "look at the disk of the data folder",
     "heartbeat.refused": "the same ZAPLAKE_SIGNING_SECRETS and the same release at both ends",
