@@ -6,6 +6,7 @@ the secret is a segment of the URL's path.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
@@ -24,6 +25,8 @@ NEEDED_V1: Final = (
 """What every release can send and the lake has a place for; when all were asked for, these must be there."""
 NEEDED_V2: Final = (*NEEDED_V1, "MESSAGES_EDITED")
 HIDDEN: Final = "***"
+EVENTS_TOLD_MAX: Final = 4
+_OUR_PATH: Final = re.compile(r"(?P<door>.*/gateways/[^/]+)(?P<secret>/[^/]+)?(?P<instance>/[^/]+)/?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,14 +144,23 @@ def _differences(api: Api, wanted: Webhook, found: Webhook, secrets: Sequence[st
     needed = wanted.events or (NEEDED_V1 if api == 1 else NEEDED_V2)
     missing = [event for event in needed if event not in found.events]
     if missing:
-        yield Difference(what="events", found=f"without {', '.join(missing)}", wanted="with them")
+        yield Difference(what="events", found=f"without {_some(missing)}", wanted="with them")
     more = [event for event in found.events if wanted.events and event not in wanted.events]
     if more:
-        yield Difference(what="events", found=f"also {', '.join(more)}", wanted="without them")
+        yield Difference(what="events", found=f"also {_some(more)}", wanted="without them")
+
+
+def _some(events: Sequence[str]) -> str:
+    further = len(events) - EVENTS_TOLD_MAX
+    told = ", ".join(events[:EVENTS_TOLD_MAX])
+    return f"{told} and {further} more" if further > 0 else told
 
 
 def shown(url: str, secrets: Sequence[str]) -> str:
-    """A URL for people: without our secrets, without user, password and query."""
+    """A URL for people: no secret of ours, of before, or of somebody else's door.
+
+    User, password and query are left out, and so is a path that is none of ours.
+    """
     for secret in secrets:
         if secret:
             url = url.replace(quote(secret, safe=""), HIDDEN).replace(secret, HIDDEN)
@@ -156,5 +168,10 @@ def shown(url: str, secrets: Sequence[str]) -> str:
         parts = urlsplit(url)
     except ValueError:
         return "no URL"
+    ours = _OUR_PATH.fullmatch(parts.path)
+    if ours:
+        path = f"{ours['door']}/{HIDDEN}{ours['instance']}" if ours["secret"] else parts.path
+    else:
+        path = f"/{HIDDEN}" if parts.path.strip("/") else parts.path
     address = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, address, parts.path, HIDDEN if parts.query else "", ""))
+    return urlunsplit((parts.scheme, address, path, HIDDEN if parts.query else "", ""))

@@ -95,13 +95,14 @@ async def test_doctor_finds_five_planted_faults_and_is_content_when_they_are_rep
         assert found.code == 1
         for planted in (
             "WRONG the backend refuses our signing secret (401)",
-            "WRONG this machine's clock is 36",
             "WRONG door.no_gateway: events are lost",
             "WRONG instance loja: close, nothing arrives from it",
-            "WRONG instance loja: webhook not connected: url: http://old.test/hook instead of",
+            "WRONG instance loja: webhook not connected: url: http://old.test/*** instead of",
         ):
             assert planted in found.out, found.out
-        assert "s behind the backend's" in found.out
+        assert re.search(r"WRONG this machine's clock is 3[56]\d\d s behind the backend's", found.out), (
+            found.out
+        )
         assert found.out.count("WRONG") == found.out.count("→")
         repaired = {**env, "ZAPLAKE_SIGNING_SECRETS": SECRET, "ZAPLAKE_COLLECTOR_BACKEND_URL": url}
         api.instances["loja"] = "open"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -91,7 +92,7 @@ def test_any_answer_is_a_webhook_or_none(document: object) -> None:
     ("found", "said"),
     [
         (None, "webhook: none instead of http://c:8080/gateways/evolution/loja"),
-        (replace(AS_FOUND, url="http://u:p@old/x?key=s"), "url: http://old/x?*** instead of"),
+        (replace(AS_FOUND, url="http://u:p@old/x?key=s"), "url: http://old/***?*** instead of"),
         (replace(AS_FOUND, enabled=False), "enabled: no instead of yes"),
         (replace(AS_FOUND, headers={}), "header X-Collector-Token: none instead of ***"),
         (replace(AS_FOUND, headers={"x-collector-token": "old"}), "another secret instead of ***"),
@@ -120,4 +121,12 @@ def test_what_is_as_wanted_has_no_difference() -> None:
 def test_a_shown_url_has_no_secret(secret: str) -> None:
     path = door_path(1, "evolution", "loja", Credential(token=secret))
     assert shown(f"http://c{path}", [secret]) == "http://c/gateways/evolution/***/loja"
+    assert shown(f"http://c{path}", []) == "http://c/gateways/evolution/***/loja", "also one of before"
+    assert secret not in shown(f"http://n8n.test/webhook/{quote(secret, safe='')}", [])
+
+
+def test_a_shown_url_still_says_where_it_leads() -> None:
     assert shown("http://[", []) == "no URL"
+    assert shown("http://c:8080/x/gateways/evo/loja", []) == "http://c:8080/x/gateways/evo/loja"
+    assert shown("http://n8n.test/webhook/7f1c", []) == "http://n8n.test/***"
+    assert shown("http://n8n.test/", []) == "http://n8n.test/"
