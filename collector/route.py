@@ -63,7 +63,8 @@ class Place:
 
 def segments(raw_path: bytes) -> list[bytes]:
     """The path's segments, percent-decoded one by one, without empty ones."""
-    return [unquote_to_bytes(segment) for segment in raw_path.split(b"/") if segment]
+    parts = [segment for segment in raw_path.split(b"/") if segment]
+    return [unquote_to_bytes(segment) for segment in parts] if b"%" in raw_path else parts
 
 
 def place_in(rest: list[bytes], *, is_token: Callable[[bytes], bool], by_events: bool) -> Place:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias
 
+from contracts.times import rfc3339
+
 HOURS_KEPT: Final = 48
 
 TallyKey: TypeAlias = tuple[str, str, str, str]
@@ -16,7 +18,7 @@ TallyKey: TypeAlias = tuple[str, str, str, str]
 
 def hour_of(now: datetime) -> str:
     """The UTC hour that a count belongs to."""
-    return now.isoformat()[:13] + ":00:00Z"
+    return rfc3339(now)[:13] + ":00:00Z"
 
 
 @dataclass(slots=True, kw_only=True)

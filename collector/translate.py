@@ -27,6 +27,7 @@ from contracts.gateways import READERS
 from contracts.identity import event_id, stamp_occurrence
 from contracts.jsontext import NotJson, decode
 from contracts.sanitize import clean_text
+from contracts.times import rfc3339
 from outbox.record import Guard, GuardMode, MakeId, NewRecord, Stamp
 
 INSTANCE_CHARS_MAX: Final = 200
@@ -151,9 +152,9 @@ def _captured(
         scope=scope,
         channel=arrival.channel,
         kind=event.kind,
-        occurred_at=(event.occurred_at or arrival.captured_at).isoformat(),
+        occurred_at=rfc3339(event.occurred_at or arrival.captured_at),
         occurred_from=event.occurred_from or "collector",
-        captured_at=arrival.captured_at.isoformat(),
+        captured_at=rfc3339(arrival.captured_at),
         digest=event.digest.hex() if event.digest is not None else None,
         flags=event.flags,
         reader_error=reader_error,

@@ -29,6 +29,8 @@ def cut(raw: bytes, paths: Sequence[Path], secrets: Sequence[str] = ()) -> tuple
     becomes ``[redacted]``, in the pointers too. What is null already stays and is not counted.
     ``raw`` is JSON that the ladder takes.
     """
+    if not paths and not secrets:
+        return raw, ()
     escapes_ascii = _ASCII_ESCAPE.search(raw) is not None
     possible = [path for path in paths if _names(raw, path, escapes_ascii)]
     wanted = {secret for secret in secrets if secret and _may_hold(raw, secret, escapes_ascii)}
@@ -59,12 +61,9 @@ def cut_members(
 ) -> tuple[bytes, tuple[str, ...]]:
     """The same as ``cut`` of what `joined` makes of the members, without reading them again."""
     raw = joined(members)
-    escapes_ascii = _ASCII_ESCAPE.search(raw) is not None
-    if all(len(path) == 1 for path in paths) and not any(
-        secret and _may_hold(raw, secret, escapes_ascii) for secret in secrets
-    ):
-        return _cut_members(raw, members, {path[0] for path in paths}, secrets)
-    return cut(raw, paths, secrets)
+    if any(len(path) != 1 for path in paths) or (secrets and _may_hold_one(raw, secrets)):
+        return cut(raw, paths, secrets)
+    return _cut_members(raw, members, {path[0] for path in paths}, secrets)
 
 
 def _cut_members(
@@ -98,6 +97,11 @@ def _may_hold(raw: bytes, text: str, escapes_ascii: bool) -> bool:
         return True
     plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
     return encoded in raw or (escapes_ascii if plain else b"\\" in raw)
+
+
+def _may_hold_one(raw: bytes, secrets: Sequence[str]) -> bool:
+    escapes_ascii = _ASCII_ESCAPE.search(raw) is not None
+    return any(secret and _may_hold(raw, secret, escapes_ascii) for secret in secrets)
 
 
 def _secret_spans(raw: bytes, wanted: set[str]) -> Iterator[tuple[int, int, Path, bytes]]:

@@ -87,7 +87,10 @@ def _wrapped(message: Mapping[str, object]) -> Mapping[str, object] | None:
 
 
 def _text(message: Mapping[str, object]) -> str | None:
-    said = [message.get("conversation")]
+    plain = message.get("conversation")
+    if isinstance(plain, str) and plain:
+        return unicodedata.normalize("NFC", plain)
+    said: list[object] = []
     for name in sorted(message):
         part = message[name]
         if isinstance(part, dict):

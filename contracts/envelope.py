@@ -126,6 +126,8 @@ def encode_event(
 
 def wrap_payload(raw: bytes) -> bytes:
     """Return an object or array as it is, and any other JSON value as ``{"value": …}``, byte for byte."""
+    if raw[:1] == b"{":
+        return raw
     start = _VALUE_START.match(raw)
     return raw if start is not None and start[1] else b'{"value":' + raw + b"}"
 

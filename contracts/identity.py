@@ -14,6 +14,7 @@ from contracts.compact import compact_json
 from contracts.events import Occurrence, Part
 
 NAMESPACE: Final = uuid.UUID("d0108709-ef11-53c7-8e68-9953e8afdb48")
+_NAMESPACE_BYTES: Final = NAMESPACE.bytes
 VERSION: Final = 1
 _VARIANT: Final = tuple(f"{0x80 | low:02x}" for low in range(0x40))
 """The ninth byte of a UUID of RFC 9562's variant, by its low six bits."""
@@ -30,7 +31,7 @@ def event_id(
     stands as its escape, ``\\ud83d``.
     Raises ValueError when the parts ask for an occurrence and there is none.
     """
-    return _uuid5([VERSION, scope, kind, *(_plain(part, occurrence) for part in parts)])
+    return _uuid5([VERSION, scope, kind, *[_plain(part, occurrence) for part in parts]])
 
 
 def stamp_occurrence(epoch: str, number: int) -> StampOccurrence:
@@ -58,7 +59,7 @@ def _plain(part: Part, occurrence: str | StampOccurrence | None) -> object:
 
 def _uuid5(name: list[object]) -> str:
     # SHA-1 is what UUIDv5 is made of (RFC 9562), not a protection.
-    digest = hashlib.sha1(NAMESPACE.bytes + compact_json(name), usedforsecurity=False).digest()
+    digest = hashlib.sha1(_NAMESPACE_BYTES + compact_json(name), usedforsecurity=False).digest()
     text = digest.hex()
     variant = _VARIANT[digest[8] & 0x3F]
     return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[18:20]}-{text[20:32]}"

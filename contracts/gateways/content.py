@@ -50,6 +50,7 @@ _SECRET_WRAPPERS_MAX: Final = 500
 """Secrets are looked for in more wrappers than anybody nests."""
 PAIRING_SECRETS: Final = ("qr", "qrcode", "pairingCode")
 _ELEMENT_SECRETS: Final = (*PAIRING_SECRETS, "apikey", "api_key")
+_ELEMENT_SECRET_NAMES: Final = frozenset(_ELEMENT_SECRETS)
 _SECRETS: Final[tuple[Path, ...]] = (("appStateSyncKeyShare",), ("historySyncNotification", "mediaKey"))
 
 
@@ -120,6 +121,8 @@ def protocol_secrets(protocol: object) -> tuple[Path, ...]:
 def element_secrets(element: object) -> tuple[Path, ...]:
     """Return where an element of the gateway holds what lets anyone in: QR and pairing codes, its own key."""
     body = mapping(element)
+    if _ELEMENT_SECRET_NAMES.isdisjoint(body):
+        return ()
     return tuple((name,) for name in _ELEMENT_SECRETS if body.get(name) is not None)
 
 

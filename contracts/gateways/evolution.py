@@ -75,15 +75,16 @@ def read(body: object, *, path_instance: str | None = None) -> Reading:
     instance = fields.get("instance")
     named = instance if isinstance(instance, str) and instance else None
     when = fields.get("date_time")
+    event = word(fields.get("event"))
     source = Source(
-        type=word(fields.get("event")) or "unknown",
+        type=event or "unknown",
         instance=named or path_instance or "",
         dialect="evolution",
         occurrence=when
         if isinstance(when, str) and 0 < len(when) <= 100
         else stamp(fields.get("at"), fields.get("seq")),
     )
-    if word(fields.get("event")) is None:
+    if event is None:
         return unnamed(body, source, named)
     return _without_own_chat(read_body(fields, source, named, _ROUTES), fields.get("sender"))
 
