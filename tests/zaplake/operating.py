@@ -41,10 +41,12 @@ class Operator:
     def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capsys, self._monkeypatch = capsys, monkeypatch
 
-    async def __call__(self, *arguments: object, env: Mapping[str, str], hidden: Iterable[str] = ()) -> Said:
+    async def __call__(
+        self, *arguments: object, env: Mapping[str, str] | None = None, hidden: Iterable[str] = ()
+    ) -> Said:
         """What it printed, which holds nothing that is ``hidden``."""
         with self._monkeypatch.context() as patch:
-            for name, value in env.items():
+            for name, value in (env or {}).items():
                 patch.setenv(name, value)
             self._capsys.readouterr()
             code = await asyncio.to_thread(run, [str(argument) for argument in arguments])

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.zaplake.processes import post, running, text_message, zaplake
+from tests.zaplake.operating import Operator
+from tests.zaplake.processes import post, running, text_message
 from zaplake import carry
 
 SECRET = {
@@ -30,7 +31,9 @@ def line(number: int, **more: object) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["outbox.jsonl", "outbox.jsonl.gz"])
-def test_an_outbox_is_carried_from_a_living_collector_to_another(tmp_path: Path, name: str) -> None:
+async def test_an_outbox_is_carried_from_a_living_collector_to_another(
+    tmp_path: Path, name: str, operator: Operator
+) -> None:
     file, here, there = tmp_path / name, ("--data-dir", tmp_path / "here"), ("--data-dir", tmp_path / "there")
     options = ("collect", "--json", "--collector-port", 0, *here)
     with running(*options, log=tmp_path / "log", env=SECRET) as collect:
@@ -39,43 +42,45 @@ def test_an_outbox_is_carried_from_a_living_collector_to_another(tmp_path: Path,
             assert (
                 post(f"{door}/gateways/evolution/loja", text_message(f"3EB0CARRY{number}")).status_code == 200
             )
-        done = zaplake("collector", "export", file, *here)
-        assert (done.returncode, done.stdout) == (0, f"{file}: 3 waiting, 0 dead\n"), done.stderr
-        refused = zaplake("collector", "export", file, *here)
-        assert (refused.returncode, "already a file" in refused.stderr) == (2, True)
+        done = await operator("collector", "export", file, *here)
+        assert (done.code, done.out) == (0, f"{file}: 3 waiting, 0 dead\n"), done.err
+        refused = await operator("collector", "export", file, *here)
+        assert (refused.code, "already a file" in refused.err) == (2, True)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     content = gzip.decompress(file.read_bytes()) if name.endswith(".gz") else file.read_bytes()
     assert [json.loads(record)["state"] for record in content.splitlines()] == ["waiting"] * 3
     assert sorted(path.name for path in tmp_path.glob(f"{name}*")) == [name], "no draft is left"
-    done = zaplake("collector", "import", file, *there)
-    assert (done.returncode, done.stdout) == (0, "3 lines: stored 3\n"), done.stderr
-    again = zaplake("collector", "import", file, *there)
-    assert again.stdout == "3 lines: duplicate 3\n"
-    status = json.loads(zaplake("collector", "status", "--json", *there).stdout)
+    done = await operator("collector", "import", file, *there)
+    assert (done.code, done.out) == (0, "3 lines: stored 3\n"), done.err
+    again = await operator("collector", "import", file, *there)
+    assert again.out == "3 lines: duplicate 3\n"
+    status = json.loads((await operator("collector", "status", "--json", *there)).out)
     assert status["outbox"]["waiting"] == 3
-    only = zaplake("collector", "export", tmp_path / "dead.jsonl", "--dead", *there)
-    assert only.stdout == f"{tmp_path / 'dead.jsonl'}: 0 dead\n"
+    only = await operator("collector", "export", tmp_path / "dead.jsonl", "--dead", *there)
+    assert only.out == f"{tmp_path / 'dead.jsonl'}: 0 dead\n"
 
 
-def test_bad_lines_and_a_file_cut_short_are_told_and_the_rest_is_brought(tmp_path: Path) -> None:
+async def test_bad_lines_and_a_file_cut_short_are_told_and_the_rest_is_brought(
+    tmp_path: Path, operator: Operator
+) -> None:
     file, here = tmp_path / "some.jsonl", ("--data-dir", tmp_path / "here")
     file.write_bytes(line(1) + b"half a li\n\n" + line(2, id="x") + line(3))
-    done = zaplake("collector", "import", file, *here)
-    assert done.returncode == 1
-    assert "5 lines: stored 2" in done.stdout
-    assert "line 2 is no record: not JSON" in done.stdout
-    assert "line 4 is no record: id" in done.stdout
+    done = await operator("collector", "import", file, *here)
+    assert done.code == 1
+    assert "5 lines: stored 2" in done.out
+    assert "line 2 is no record: not JSON" in done.out
+    assert "line 4 is no record: id" in done.out
     cut = tmp_path / "cut.jsonl.gz"
     whole = gzip.compress(b"".join(line(number) for number in range(4, 2_000)))
     cut.write_bytes(whole[: len(whole) // 2])
-    short = zaplake("collector", "import", cut, *here)
-    assert (short.returncode, "cannot be read behind line" in short.stderr) == (1, True), short.stderr
+    short = await operator("collector", "import", cut, *here)
+    assert (short.code, "cannot be read behind line" in short.err) == (1, True), short.err
     cut.write_bytes(whole)
-    assert "1996 lines: duplicate " in zaplake("collector", "import", cut, *here).stdout
-    missing = zaplake("collector", "import", tmp_path / "nowhere", *here)
-    assert (missing.returncode, "there is no file" in missing.stderr) == (2, True)
-    nobody = zaplake("collector", "export", tmp_path / "x", "--data-dir", tmp_path / "nowhere")
-    assert (nobody.returncode, "no collector has kept anything" in nobody.stderr) == (1, True)
+    assert "1996 lines: duplicate " in (await operator("collector", "import", cut, *here)).out
+    missing = await operator("collector", "import", tmp_path / "nowhere", *here)
+    assert (missing.code, "there is no file" in missing.err) == (2, True)
+    nobody = await operator("collector", "export", tmp_path / "x", "--data-dir", tmp_path / "nowhere")
+    assert (nobody.code, "no collector has kept anything" in nobody.err) == (1, True)
 
 
 def test_a_line_above_the_limit_is_skipped_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,30 +6,20 @@ import asyncio
 import contextlib
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 
-import pytest
-
 from outbox.sqlite_version import OLDEST
 from simulator.api import EvolutionApi
-from tests.zaplake.operating import Operator, operating, served
+from tests.zaplake.operating import Operator, served
 from tests.zaplake.processes import post, running, text_message
 from zaplake.machine import SYNC_S_MAX, built, examine_machine, synced
 
 SECRET, OTHER = "a-secret-of-this-test", "another-secret-of-this-test"
 KEY, TOKEN = "an-api-key-of-this-test", "a-token-of-this-test"
 LOOK_BYTES = 65536
-
-
-@pytest.fixture
-def operator(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Operator]:
-    with operating(capsys, monkeypatch, tmp_path) as opened:
-        yield opened
 
 
 class OtherTime:
@@ -92,6 +82,7 @@ async def test_doctor_finds_five_planted_faults_and_is_content_when_they_are_rep
             typo = f"{door}/gateways/evolutoin/loja"  # 5: events are lost
             assert (await asyncio.to_thread(post, typo, text_message("3EB0TYPO1"))).status_code == 404
             found = await operator("doctor", *options, env=env, hidden=(KEY, TOKEN, OTHER))
+            await asyncio.to_thread(collector.stop)  # the relay is this loop
         assert found.code == 1
         for planted in (
             "WRONG the backend refuses our signing secret (401)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from asgi.types import Receive, Scope, Send
 from simulator.api import EVENTS_V1, EVENTS_V2, EvolutionApi
-from tests.zaplake.operating import Operator, Said, operating, served
+from tests.zaplake.operating import Operator, Said, served
 from tests.zaplake.processes import running, text_message
 
 KEY, TOKEN = "an-api-key-of-this-test", "a-token-of-this-test"
@@ -46,11 +46,8 @@ class GatewayOperator:
 
 
 @pytest.fixture
-def operator(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[GatewayOperator]:
-    with operating(capsys, monkeypatch, tmp_path) as opened:
-        yield GatewayOperator(opened)
+def operator(operator: Operator) -> GatewayOperator:
+    return GatewayOperator(operator)
 
 
 async def test_an_instance_is_connected_read_back_and_left_alone_the_second_time(

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tests.collector.running import eventually
 from tests.collector.scripted import SECRET, Reply, Request, ScriptedBackend
-from tests.zaplake.processes import post, running, text_message, zaplake
+from tests.zaplake.operating import Operator, Said
+from tests.zaplake.processes import post, running, text_message
 from zaplake.pace import Wanted, records_per_s, steps
 from zaplake.trouble import UsageTrouble
 
@@ -58,12 +59,12 @@ def test_a_letter_is_meant_by_texts_in_any_case() -> None:
     assert Wanted(reason="gone").takes({**letter, "status": None, "reason": "gone"})
 
 
-async def ran(*arguments: object) -> tuple[int, str, str]:
-    done = await asyncio.to_thread(zaplake, "collector", *arguments)
-    return done.returncode, done.stdout, done.stderr
+async def test_letters_go_back_by_reason_and_label_at_a_pace_until_shipping_halts(
+    tmp_path: Path, operator: Operator
+) -> None:
+    async def ran(*arguments: object) -> Said:
+        return await operator("collector", *arguments)
 
-
-async def test_letters_go_back_by_reason_and_label_at_a_pace_until_shipping_halts(tmp_path: Path) -> None:
     def picky(request: Request) -> Reply | None:
         if request.path.startswith("/api/collectors/"):
             return None
@@ -106,6 +107,7 @@ async def test_letters_go_back_by_reason_and_label_at_a_pace_until_shipping_halt
             assert "requeued, then shipping was halted" in err
             assert "it goes on with the rest" in err
             assert 1 <= len(await dead()) < 6
+            await asyncio.to_thread(collect.stop)  # its backend is this loop
         code, _out, err = await ran("dead", "requeue", "--all", "--pace", "1/s", *here)
         assert (code, "no collector runs" in err) == (1, True)
         code, out, _err = await ran("dead", "requeue", "--all", *here)

@@ -1,0 +1,19 @@
+"""What the tests of this room share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.zaplake.operating import Operator, operating
+
+
+@pytest.fixture
+def operator(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Operator]:
+    """Runs commands without a process of their own."""
+    with operating(capsys, monkeypatch, tmp_path) as opened:
+        yield opened
