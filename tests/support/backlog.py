@@ -1,0 +1,83 @@
+"""A process of its own that fills a store to a depth and measures it there; prints one JSON line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Final
+
+from outbox.clock import SystemClock
+from outbox.record import NewRecord
+from outbox.sqlite import SqliteStore, open_sqlite
+
+BODY: Final = b"x" * 300
+FILL_BATCH: Final = 5_000
+PUTS: Final = 15_000
+PARTS: Final = 3
+PUT_BATCH: Final = 20
+AT_ONCE: Final = 64
+CLAIMS: Final = 20
+CLAIM_LIMIT: Final = 1_000
+
+
+def id_of(name: str) -> str:
+    """As spread as the real ones: each lands on another page of the index."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, name))
+
+
+async def fill(store: SqliteStore, depth: int) -> None:
+    for start in range(0, depth, FILL_BATCH):
+        count = min(FILL_BATCH, depth - start)
+        await store.put([NewRecord(id=id_of(f"fill-{start + n}"), body=BODY) for n in range(count)])
+
+
+async def puts_per_s(store: SqliteStore, part: int) -> float:
+    """Records a second, from many callers at once."""
+    numbers = iter(range(part * PUTS, (part + 1) * PUTS, PUT_BATCH))
+
+    async def caller() -> None:
+        for number in numbers:
+            await store.put([NewRecord(id=id_of(f"put-{number + n}"), body=BODY) for n in range(PUT_BATCH)])
+
+    started_s = time.perf_counter()
+    await asyncio.gather(*(caller() for _ in range(AT_ONCE)))
+    return PUTS / (time.perf_counter() - started_s)
+
+
+async def claim_s(store: SqliteStore) -> float:
+    """The best of claiming a batch: what the store needs, not what the machine does besides."""
+    took = []
+    for _ in range(CLAIMS):
+        started_s = time.perf_counter()
+        records = await store.claim(now=SystemClock().now(), limit=CLAIM_LIMIT, bytes_max=2**30)
+        took.append(time.perf_counter() - started_s)
+        await store.release(records)
+    return min(took)
+
+
+async def measure(folder: Path, depth: int) -> dict[str, float]:
+    store = await open_sqlite(folder)
+    await fill(store, depth)
+    await store.close()
+    started_s = time.perf_counter()
+    store = await open_sqlite(folder)
+    waiting = (await store.stats()).waiting
+    start_s = time.perf_counter() - started_s
+    assert waiting == depth
+    figures = {
+        "start_s": start_s,
+        "claim_s": await claim_s(store),
+        "puts_per_s": max([await puts_per_s(store, part) for part in range(PARTS)]),
+        "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    await store.close()
+    return figures
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(measure(Path(sys.argv[1]), int(sys.argv[2])))))
