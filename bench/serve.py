@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import signal
 import subprocess
 import sys
@@ -138,6 +139,7 @@ def main() -> None:
     collector.add_argument("--synchronous", choices=("FULL", "OFF"), default="FULL")
     asked = parser.parse_args()
     configure(LogSettings(level="warning"))
+    gc.freeze()  # as zaplake.process does
     if asked.role == "ingest":
         uvloop.run(_ingest(asked.dsn, group_commit=not asked.per_request))
     else:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
+
+import msgspec
 
 PREFIX: Final = b"gateways"
 
@@ -50,8 +51,7 @@ EVOLUTION_EVENTS: Final = frozenset(
 """The suffixes that Evolution's by-events webhooks put behind the URL."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a path leads inside one gateway."""
 
     instance: str | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -35,6 +36,7 @@ def run_until_stopped(main: Main) -> None:
             loop.add_signal_handler(number, ask_to_stop)
         await main(stop)
 
+    gc.freeze()  # what the imports made lives as long as the process: no need to look through it again
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(governed())
