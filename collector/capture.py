@@ -18,6 +18,7 @@ from collector.config import CollectorConfig, GatewayConfig
 from collector.instances import Instances
 from collector.metrics import CollectorMetrics
 from collector.scopes import ScopeTable, Source, as_rows, from_rows
+from collector.shedding import Shedder
 from collector.storm import StormGuard
 from collector.tally import HOURS_KEPT, Tally, hour_of
 from collector.translate import Arrival, Captured, Rules, Translation, translate
@@ -59,6 +60,7 @@ class Capture:
             instances_max=limits.instances_max,
         )
         self._gateways = {gateway.name: gateway for gateway in config.gateways}
+        self.shedder = Shedder(store, config.capture.shed, now)
         self.scopes = ScopeTable(mapped=dict(config.accounts))
         self.rules = Rules(policy=config.capture, scope_of=self.scopes.scope_of, secrets=config.cut_values)
         self.tally = Tally(rows_max=limits.tally_rows_max)
@@ -113,6 +115,8 @@ class Capture:
             await self._release(source)
         if self._has_held and await self._store.release_held(before=now - timedelta(seconds=STORM_S_MAX)):
             self._on_put()
+        if await self.shedder.release():
+            self._on_put()
 
     async def apply_accounts(self, table: dict[Source, str]) -> None:
         """Takes the backend's account table; what the own configuration says stays. Kept in the store."""
@@ -166,7 +170,10 @@ class Capture:
     async def _without_storm(self, translation: Translation, counts: Counter[str]) -> list[NewRecord]:
         records: list[NewRecord] = []
         for captured in translation.captured:
-            if captured.sameness is None or not await self._held(captured):
+            if self.shedder.sheds(captured.kind):
+                await self.shedder.shed(captured)
+                counts["shed"] += 1
+            elif captured.sameness is None or not await self._held(captured):
                 records.append(captured.record)
             else:
                 counts["collapsed"] += 1

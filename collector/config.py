@@ -18,6 +18,10 @@ FAMILIES: Final[tuple[Family, ...]] = get_args(Family)
 ChatClass: TypeAlias = Literal["direct", "group", "broadcast", "newsletter"]
 CHAT_CLASSES: Final[tuple[ChatClass, ...]] = get_args(ChatClass)
 
+SHED_FROM_SHARE: Final = 0.8
+"""How full the outbox is when its operator is told and the first kind of ``capture.shed`` is left out."""
+SHEDDABLE: Final = ("presence", "message.receipt", "message.status", "contact", "chat")
+"""What an operator may give up for room: the lake can do without it, or sees it again."""
 SECRET_CHARS_MIN: Final = 8
 """A shorter secret could be guessed, and cutting values equal to it would cut ordinary words."""
 
@@ -98,11 +102,19 @@ class CaptureFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturePolicy:
-    """What becomes a record. Everything does, except presence; ``deny`` wins over ``allow``."""
+    """What becomes a record. Everything does, except presence; ``deny`` wins over ``allow``.
+
+    ``shed``: kinds that are left out while the outbox is nearly full, the first one first.
+    """
 
     presence: bool = False
     allow: CaptureFilter = field(default_factory=CaptureFilter)
     deny: CaptureFilter = field(default_factory=CaptureFilter)
+    shed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        odd = [kind for kind in self.shed if kind not in SHEDDABLE]
+        _refuse(bool(odd), f"capture.shed: {odd}; only of {', '.join(SHEDDABLE)}, least valuable first")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,15 +12,13 @@ from typing import Final
 
 from collector.alerts import Alerts
 from collector.capture import Capture
-from collector.config import CollectorConfig
+from collector.config import SHED_FROM_SHARE, CollectorConfig
 from collector.metrics import Snapshot
 from collector.verbs import Document
 from contracts.heartbeat import COUNTERS_MAX, INSTANCES_MAX, Counter, Depth, Heartbeat, InstanceState
 from outbox.shipper import ShipperState
 from outbox.store import Store, StoreStats
 
-FILLING_SHARE: Final = 0.8
-"""How full the outbox is when its operator is told."""
 FILLING_OVER_SHARE: Final = 0.7
 ROW_OUTCOMES: Final = ("stored", "conflict")
 """Outcomes of a put that make a row at the backend."""
@@ -144,7 +142,8 @@ class Reporter:
         if stats.salvaged:
             self._alerts.raise_("outbox.corrupt", detail=stats.salvaged)
         share = self._share(stats)
-        if share >= FILLING_SHARE:
+        self._capture.shedder.feel(share if stats.has_reserve else max(share, 1.0))
+        if share >= SHED_FROM_SHARE:
             detail = f"{share:.0%} of its limits: {stats.waiting} records, {stats.bytes} bytes wait"
             self._alerts.raise_("outbox.filling", detail=detail)
         elif share < FILLING_OVER_SHARE:

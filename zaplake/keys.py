@@ -18,6 +18,10 @@ ENV_ALIASES: Final[Mapping[str, str]] = {"DATABASE_URL": "database_url", "AMQP_U
 # The rooms own these fields; what an operator reads about them stands here.
 TEXTS: Final[Mapping[str, str]] = {
     "capture.presence": "Store presence (typing, online) as rows instead of dropping it.",
+    "capture.shed": (
+        "Kinds left out while the outbox is over 80 % full, the first one first, and counted in `gap` rows; "
+        "of presence, message.receipt, message.status, contact, chat."
+    ),
     "capture.allow.kinds": "When set, only these kinds become rows.",
     "capture.allow.chat_classes": "When set, only these of direct, group, broadcast, newsletter.",
     "capture.allow.instances": "When set, only these `<gateway>/<instance>`.",

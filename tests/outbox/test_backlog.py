@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 FEW, MANY = 1_000, 1_000_000
 START_S_MAX = 2.0
 PUTS_PER_S_MIN = 10_000
-CLAIM_SHARE_MAX = 1.5
+CLAIM_SHARE_MAX = 3.0
+"""Room for the noise of a busy machine: a claim that read what waits would be hundreds of times slower."""
 MEMORY_MIB_MAX = 200
 
 
