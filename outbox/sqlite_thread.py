@@ -6,9 +6,8 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from outbox.clock import Clock
 from outbox.sqlite_engine import SqliteEngine
@@ -23,9 +22,8 @@ OPERATIONS_PER_COMMIT_MAX: Final = 256
 """Operations that share one transaction, hence one fsync."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation(Generic[T]):
-    """``work`` runs in a shared transaction, or with none open when ``bare``."""
+class Operation(NamedTuple, Generic[T]):
+    """``work`` runs in a shared transaction, or with none open when ``bare``. A tuple: one a put is made."""
 
     work: Callable[[SqliteEngine], T]
     future: asyncio.Future[T]
@@ -34,8 +32,7 @@ class Operation(Generic[T]):
     """It took a place among the queued, to be given back."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(NamedTuple):
     future: asyncio.Future[Any]
     result: object = None
     error: Exception | None = None
