@@ -36,7 +36,7 @@ class IngestConfig:
     group_rows_max: int = 500
     group_bytes_max: int = 8 * MIB
     queue_rows_max: int = 50_000
-    writer_connections: int = 4
+    writer_connections: int = 3
     commit_s_max: float = 10.0
     """Statement timeout of one commit; the client gives up a little later and calls it unknown."""
     connect_s_max: float = 5.0

@@ -15,14 +15,14 @@ BUSY_TIMEOUT_MS: Final = 1_000
 
 # FULL: an answer is given after COMMIT, so a commit must outlive a power cut (NORMAL may lose the last).
 # temp_store MEMORY: leases live in a temporary table and die with the process.
-# cache_size (48 MiB): ids fall on random pages; with a million waiting a put then costs a third less.
+# cache_size (12 MiB): ids fall on random pages; more would buy puts with memory that a small machine lacks.
 # auto_vacuum must be set before the first table: pruned pages go back to the file system bit by bit.
 PRAGMAS: Final = (
     "PRAGMA auto_vacuum = INCREMENTAL",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA temp_store = MEMORY",
-    "PRAGMA cache_size = -49152",
+    "PRAGMA cache_size = -12288",
     "PRAGMA wal_autocheckpoint = 2000",
     "PRAGMA journal_size_limit = 16777216",
     "PRAGMA trusted_schema = OFF",
