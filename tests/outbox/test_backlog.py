@@ -31,4 +31,4 @@ def measured(folder: Path, depth: int) -> dict[str, float]:
 def test_a_million_waiting_records_fit_in_bounded_memory(tmp_path: Path) -> None:
     """Prints start-up time, puts a second and the time of a claim at both depths; only memory is judged."""
     few, many = measured(tmp_path / "few", FEW), measured(tmp_path / "many", MANY)
-    assert few["memory_mib"] < many["memory_mib"] < MEMORY_MIB_MAX
+    assert max(few["memory_mib"], many["memory_mib"]) < MEMORY_MIB_MAX
