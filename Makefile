@@ -38,7 +38,7 @@ chaos: $(VENV)/.ready ## Long loops: 100 kills and more (minutes; seeds are prin
 
 lock: $(VENV)/.ready ## Pin every dependency with its hashes (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements.lock
+	  --generate-hashes --no-header --quiet --output-file requirements.lock
 
 clean: ## Remove what make built (never the data)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

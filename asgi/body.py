@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from asgi.types import Message, Receive, Scope
+from asgi.types import Receive, Received, Scope
 
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 """The default limit of one body, also the contract's (§1)."""
@@ -111,7 +111,7 @@ class _Gathering:
 
 
 async def _read_rest(
-    scope: Scope, receive: Receive, message: Message, body_bytes_max: int, budget: BodyBudget
+    scope: Scope, receive: Receive, message: Received, body_bytes_max: int, budget: BodyBudget
 ) -> bytes:
     gathering = _Gathering(body_bytes_max, budget)
     if _declared(scope) > body_bytes_max:

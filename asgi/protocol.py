@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -30,8 +30,8 @@ class BoundedHeads(HttpToolsProtocol):
         """Nothing of the body is here yet."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast("asyncio.Transport", transport))
         self._timer = self.loop.call_later(HEAD_S_MAX, self._too_late)
 
     def connection_lost(self, exc: Exception | None) -> None:

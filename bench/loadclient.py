@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, cast
 
 import msgspec
@@ -118,7 +119,7 @@ async def drive(port: int, clients: int, seconds: float, prepared: list[bytes]) 
     for _ in range(clients):
         done: asyncio.Future[None] = loop.create_future()
         waiting.append(done)
-        await loop.create_connection(lambda done=done: _Connection(run, done), "127.0.0.1", port)  # type: ignore[misc]
+        await loop.create_connection(partial(_Connection, run, done), "127.0.0.1", port)
     await asyncio.gather(*waiting)
     elapsed = time.perf_counter() - started
     ordered = sorted(run.latencies_s) or [0.0]

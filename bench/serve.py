@@ -24,10 +24,10 @@ from collector.config import CollectorConfig
 from collector.daemon import Daemon, DaemonState
 from ingest.config import IngestConfig
 from ingest.service import serve
-from outbox import sqlite_thread
 from outbox.clock import SystemClock
 from outbox.sqlite import SqliteStore, open_sqlite
 from outbox.sqlite_engine import SqliteEngine
+from outbox.sqlite_thread import OPERATIONS_PER_COMMIT_MAX
 from outbox.store import Store
 from zaplake.logs import configure
 from zaplake.settings import LogSettings
@@ -99,12 +99,11 @@ async def _ingest(dsn: str, *, group_commit: bool) -> None:
 async def _collector(folder: Path, backend_url: str, *, per_event: bool, synchronous: str) -> None:
     config = CollectorConfig(backend_url=backend_url, secrets=(requests.SECRET,), data_folder=folder, port=0)
     durability = ""
-    if per_event:
-        sqlite_thread.OPERATIONS_PER_COMMIT_MAX = 1  # type: ignore[misc]
+    operations = 1 if per_event else OPERATIONS_PER_COMMIT_MAX
 
     async def open_store() -> Store:
         nonlocal durability
-        store = await open_sqlite(folder, SystemClock())
+        store = await open_sqlite(folder, SystemClock(), operations_per_commit_max=operations)
         durability = await _set_synchronous(store, synchronous)
         return store
 

@@ -8,7 +8,7 @@ from litestar import Litestar, Request, Response, get, post
 from litestar.exceptions import HTTPException
 from litestar.handlers import asgi
 from litestar.params import FromPath
-from litestar.types import ExceptionHandlersMap, Receive, Scope, Send
+from litestar.types import ExceptionHandlersMap
 
 from asgi.answers import JSON, PROBLEM_JSON
 from asgi.body import BodyError, ClientGone, read_body
@@ -50,19 +50,11 @@ class Desk(Protocol):
 def create_app(config: IngestConfig, *, doors: Doors, desk: Desk, metrics: IngestMetrics) -> Litestar:
     """The application over resources that ``ingest.service.open_service`` has opened."""
 
-    @asgi(EVENT_PATH, copy_scope=False)
-    async def event(scope: Scope, receive: Receive, send: Send) -> None:
-        await doors.event(scope, receive, send)  # type: ignore[arg-type]
-
-    @asgi(BATCH_PATH, copy_scope=False)
-    async def batch(scope: Scope, receive: Receive, send: Send) -> None:
-        await doors.batch(scope, receive, send)  # type: ignore[arg-type]
-
     @post("/api/collectors/{name:str}/heartbeat", status_code=200, request_max_body_size=HEARTBEAT_BYTES_MAX)
     async def heartbeat(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
         body = await read_body(
-            request.scope,  # type: ignore[arg-type]
-            request.receive,  # type: ignore[arg-type]
+            request.scope,
+            request.receive,
             body_bytes_max=HEARTBEAT_BYTES_MAX,
             budget=doors.budget,
         )
@@ -85,7 +77,7 @@ def create_app(config: IngestConfig, *, doors: Doors, desk: Desk, metrics: Inges
 
     @get(METRICS_PATH)
     async def told_metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
-        if not config.metrics_open and not asks_from_here(request.scope):  # type: ignore[arg-type]
+        if not config.metrics_open and not asks_from_here(request.scope):
             raise ProblemError(NOT_FOUND)
         try:
             ages = await desk.heartbeat_ages(COLLECTORS_LABELLED_MAX)
@@ -95,7 +87,14 @@ def create_app(config: IngestConfig, *, doors: Doors, desk: Desk, metrics: Inges
         return _answer(200, page, kind.encode())
 
     return Litestar(
-        route_handlers=[event, batch, heartbeat, healthz, readyz, told_metrics],
+        route_handlers=[
+            asgi(EVENT_PATH, copy_scope=False)(doors.event),
+            asgi(BATCH_PATH, copy_scope=False)(doors.batch),
+            heartbeat,
+            healthz,
+            readyz,
+            told_metrics,
+        ],
         exception_handlers=_answers_to_errors(config, metrics),
         openapi_config=None,
         logging_config=None,

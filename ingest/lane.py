@@ -235,8 +235,9 @@ def _columns(rows: Sequence[Row]) -> list[Any]:
 
 def _literal(items: Sequence[str | None]) -> str:
     """The text form of an array of text; unnest would flatten arrays of arrays."""
-    if None not in items:
-        plain = '","'.join(items)  # type: ignore[arg-type]
+    texts = [item for item in items if item is not None]
+    if len(texts) == len(items):
+        plain = '","'.join(texts)
         if items and "\\" not in plain and plain.count('"') == 2 * (len(items) - 1):
             return '{"' + plain + '"}'
     return "{" + ",".join("NULL" if item is None else _quoted(item) for item in items) + "}"

@@ -88,7 +88,7 @@ for _name, _bounds in (
     event.listen(
         whatsapp_event_logs,
         "after_create",
-        DDL(  # type: ignore[no-untyped-call]
+        DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy 2.1 does not annotate it
             f"CREATE TABLE {SCHEMA}.{_name} PARTITION OF {SCHEMA}.whatsapp_event_logs FOR VALUES {_bounds}"
         ),
     )

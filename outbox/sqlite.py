@@ -15,7 +15,7 @@ from outbox.kept import KeptRecord, KeptState
 from outbox.record import NewRecord, PutOutcome, PutResult, Record
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import lock_folder, translated
-from outbox.sqlite_thread import WriterThread
+from outbox.sqlite_thread import OPERATIONS_PER_COMMIT_MAX, WriterThread
 from outbox.store import (
     DeadRecord,
     PruneLimits,
@@ -33,16 +33,20 @@ T = TypeVar("T")
 
 
 async def open_sqlite(
-    folder: Path, clock: Clock | None = None, limits: StoreLimits | None = None
+    folder: Path,
+    clock: Clock | None = None,
+    limits: StoreLimits | None = None,
+    *,
+    operations_per_commit_max: int = OPERATIONS_PER_COMMIT_MAX,
 ) -> SqliteStore:
-    """Open the store in a folder of its own, made when missing.
+    """Open the store in a folder of its own, made when missing. One operation a commit is no group commit.
 
     Raises StoreBusy (another process has it), StoreCorrupt (no outbox file, or damaged) or
     StoreUnavailable (the folder cannot be written).
     """
     with translated():
         lock = lock_folder(folder)
-    thread = WriterThread(asyncio.get_running_loop())
+    thread = WriterThread(asyncio.get_running_loop(), operations_per_commit_max)
     try:
         engine = await thread.start(folder, clock or SystemClock(), limits or StoreLimits())
     except BaseException:

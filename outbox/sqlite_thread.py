@@ -46,8 +46,9 @@ class WriterThread:
     event loop once a batch, after COMMIT has returned.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, operations_per_commit_max: int) -> None:
         self._loop = loop
+        self._operations_per_commit_max = operations_per_commit_max
         self._queue: queue.SimpleQueue[Operation[Any] | None] = queue.SimpleQueue()
         self._room = asyncio.Semaphore(QUEUED_MAX)
         self._thread: threading.Thread | None = None
@@ -115,7 +116,7 @@ class WriterThread:
         batch: list[Operation[Any]] = []
         while operation is not None:
             batch.append(operation)
-            if operation.bare or len(batch) == OPERATIONS_PER_COMMIT_MAX or self._queue.empty():
+            if operation.bare or len(batch) == self._operations_per_commit_max or self._queue.empty():
                 break
             operation = self._queue.get()
         if batch:
