@@ -5,19 +5,18 @@ Any language can recompute it: ``JSON.stringify([1, scope, kind, ...parts])`` in
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Sequence
 from typing import Final, TypeAlias
+
+import uuid_utils
 
 from contracts.compact import compact_json
 from contracts.events import Occurrence, Part
 
 NAMESPACE: Final = uuid.UUID("d0108709-ef11-53c7-8e68-9953e8afdb48")
-_NAMESPACE_BYTES: Final = NAMESPACE.bytes
+_NAMESPACE: Final = uuid_utils.UUID(bytes=NAMESPACE.bytes)
 VERSION: Final = 1
-_VARIANT: Final = tuple(f"{0x80 | low:02x}" for low in range(0x40))
-"""The ninth byte of a UUID of RFC 9562's variant, by its low six bits."""
 
 StampOccurrence: TypeAlias = tuple[str | int, ...]
 
@@ -58,8 +57,4 @@ def _plain(part: Part, occurrence: str | StampOccurrence | None) -> object:
 
 
 def _uuid5(name: list[object]) -> str:
-    # SHA-1 is what UUIDv5 is made of (RFC 9562), not a protection.
-    digest = hashlib.sha1(_NAMESPACE_BYTES + compact_json(name), usedforsecurity=False).digest()
-    text = digest.hex()
-    variant = _VARIANT[digest[8] & 0x3F]
-    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[18:20]}-{text[20:32]}"
+    return str(uuid_utils.uuid5(_NAMESPACE, compact_json(name).decode()))
