@@ -58,7 +58,7 @@ class Gateway:
         self._url = url.rstrip("/")
         self._patience = patience or Patience()
         self._headers = {"Content-Type": "application/json", "User-Agent": "axios/1.13.2", **(headers or {})}
-        self._rng = Random(seed)  # noqa: S311
+        self._rng = Random(seed)  # noqa: S311 (waits, not secrets)
 
     async def run(self, source: AsyncIterator[Webhook]) -> Tally:
         """Posts every webhook of ``source``; waits for the last answer."""

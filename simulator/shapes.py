@@ -49,12 +49,11 @@ def outgoing_key(message_id: str, person: Person) -> Object:
 
 def message(world: World, key: Object, name: str, status: str, kind: str, content: Json, at_s: int) -> Object:
     """``data`` of messages.upsert and send.message."""
-    body: Json = content if kind == "conversation" else {kind: content}
     return {
         "key": key,
         "pushName": name,
         "status": status,
-        "message": {"conversation": content} if kind == "conversation" else body,
+        "message": {kind: content},
         "messageType": kind,
         "messageTimestamp": at_s,
         "instanceId": world.instance_id,

@@ -41,7 +41,7 @@ def disturbed(
     source: Iterable[Webhook], seed: int, *, repeat_share: float, delay_share: float
 ) -> Iterator[Webhook]:
     """The same webhooks, some again and some late: each at least once, none lost when ``source`` ends."""
-    rng = Random(seed)  # noqa: S311
+    rng = Random(seed)  # noqa: S311 (a story, not a secret)
     late: list[tuple[int, Webhook]] = []
     for position, webhook in enumerate(source):
         due = [item for item in late if item[0] <= position]
@@ -71,7 +71,7 @@ class Instance:
             (3, self._reactions),
             (2, self._edit),
             (1, self._revoke),
-            (1, self._reconnect),
+            (1, self.connect),
             (2, self._presence),
             (1, self._call),
         )
@@ -176,9 +176,6 @@ class Instance:
         yield self._said(target, person, "conversation", self._rng.choice(TEXTS))
         yield self._emit("messages.edited", {"key": target, "type": "REVOKE"})
         yield self._emit("messages.delete", {**target, "status": "DELETED"})
-
-    def _reconnect(self) -> Iterator[Webhook]:
-        return self.connect()
 
     def _presence(self) -> Iterator[Webhook]:
         yield self._emit("presence.update", shapes.presence(self._person()))

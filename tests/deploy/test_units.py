@@ -20,9 +20,15 @@ HARDENED = (
 )  # fmt: skip
 
 
-def unit(name: str) -> configparser.ConfigParser:
-    parser = configparser.ConfigParser(strict=True, interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment, method-assign]
+class Unit(configparser.ConfigParser):
+    """Names of a unit's settings have capitals."""
+
+    def optionxform(self, optionstr: str) -> str:
+        return optionstr
+
+
+def unit(name: str) -> Unit:
+    parser = Unit(strict=True, interpolation=None)
     parser.read_string((DEPLOY / name).read_text())
     return parser
 
@@ -62,25 +68,23 @@ def test_a_unit_calls_a_command_that_exists(name: str, capsys: pytest.CaptureFix
     assert f"zaplake {arguments[0]}" in capsys.readouterr().out
 
 
+def verified(file: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd on this machine")
 @pytest.mark.parametrize("name", UNITS)
 def test_systemd_finds_nothing_wrong(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
     text = (DEPLOY / name).read_text().replace("/opt/zaplake/bin/zaplake", "/bin/true")
-    (tmp_path / name).write_text(text)
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(tmp_path / name)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    file.write_text(text)
+    done = verified(file)
     assert (done.returncode, done.stderr.strip()) == (0, "")
-    (tmp_path / name).write_text(text.replace("ProtectHome=yes", "ProtectHome=perhaps"))
-    wrong = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(tmp_path / name)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "protect home" in wrong.stderr.lower(), "this test can fail"
+    file.write_text(text.replace("ProtectHome=yes", "ProtectHome=perhaps"))
+    assert "protect home" in verified(file).stderr.lower(), "this test can fail"

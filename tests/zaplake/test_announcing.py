@@ -46,6 +46,10 @@ def news(what: str, alert: str, subject: str = "", detail: str = "") -> Announce
     return Announcement(at=NOW, what=what, alert=alert, subject=subject, detail=detail)
 
 
+async def told(receiver: Receiver, count: int) -> None:
+    await eventually(lambda: len(receiver.told) == count, f"{count} messages in all")
+
+
 def test_a_text_says_what_where_since_when_and_what_to_do() -> None:
     text = summary("collector edge-1", [news("raised", "shipper.halted", detail="401: signature")])
     assert text.title == "zaplake collector edge-1: shipper.halted raised"
@@ -125,7 +129,7 @@ async def test_the_backends_alert_is_told_by_the_process_that_raised_it(receiver
             await one.client.post("/api/collectors/edge-1/heartbeat", content=body, headers=headers)
             for b in (one, two, one):
                 await b.service.desk.look_once()
-            await eventually(lambda seq=seq: len(receiver.told) == seq, "one message each")  # type: ignore[misc]
+            await told(receiver, seq)
     first, second = receiver.told
     assert "raised collector.backlog edge-1: waiting 20000" in first["message"]
     assert "resolved collector.backlog edge-1" in second["message"]
@@ -150,7 +154,7 @@ async def test_what_came_while_a_service_was_away_is_one_summary(receiver: Recei
         for number in range(3 * PENDING_MAX):
             tell("raised", "instance.unknown", f"evo/{number}", "")
         tell("raised", "instance.unknown", "evo/0", "")
-        await eventually(lambda: len(receiver.told) == 2, "the first, then a summary")
+        await told(receiver, 2)  # the first, then a summary
     assert receiver.told[1]["title"] == f"zaplake c: {3 * PENDING_MAX} alerts"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import httpx
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 import structlog
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 
 from zaplake.embedded import SOCKET_PATH_BYTES_MAX, EmbeddedPostgres

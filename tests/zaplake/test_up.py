@@ -15,7 +15,7 @@ from pathlib import Path
 
 import asyncpg
 import httpx
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 
 from tests.zaplake.processes import STOP_S, Running, post, rows, running, text_message, until, zaplake
