@@ -9,16 +9,13 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from asgi.body import BodyBudget, BodyTooLarge
+from asgi.body import BodyBudget
+from asgi.inflate import DamagedStream, inflating
 from asgi.types import Scope
 from contracts.signing import verify
 from ingest.problems import BAD_COMPRESSION, BAD_EVENT_ID, UNKNOWN_ENCODING, UNSIGNED, ProblemError
 from ingest.reading import is_event_id
 
-INFLATE_STEP_BYTES: Final = 256 * 1024
-"""How much is inflated before other requests get their turn."""
-MEMBERS_MAX: Final = 64
-"""How many gzip members one body may have: each costs a copy of what follows it."""
 COLLECTOR_CHARS_MAX: Final = 200
 
 _GZIP_OR_ZLIB: Final = zlib.MAX_WBITS | 32
@@ -76,20 +73,18 @@ async def inflate(body: bytes, encoding: str, *, bytes_max: int, budget: BodyBud
         return body
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise ProblemError(UNKNOWN_ENCODING, "Known are gzip, deflate and identity.")
+    is_raw = encoding == "deflate" and not _has_zlib_header(body)
+    wbits = -zlib.MAX_WBITS if is_raw else _GZIP_OR_ZLIB
     taken = 0
     chunks: list[bytes] = []
     try:
-        inflating = _Inflating(body, raw=encoding == "deflate" and not _has_zlib_header(body))
-        while not inflating.done:
-            chunk = inflating.step()
-            if taken + len(chunk) > bytes_max:
-                raise BodyTooLarge  # noqa: TRY301
+        for chunk in inflating(body, wbits=wbits, bytes_max=bytes_max):
             budget.take(len(chunk))
             taken += len(chunk)
             chunks.append(chunk)
-            if len(chunk) == INFLATE_STEP_BYTES:
+            if len(chunks) > 1:  # a large body: other requests get their turn
                 await asyncio.sleep(0)
-    except zlib.error:
+    except DamagedStream:
         budget.give(taken)
         raise ProblemError(BAD_COMPRESSION) from None
     except BaseException:
@@ -97,33 +92,6 @@ async def inflate(body: bytes, encoding: str, *, bytes_max: int, budget: BodyBud
         raise
     budget.give(len(body))
     return b"".join(chunks)
-
-
-class _Inflating:
-    """Inflates all members of a stream, a bounded step at a time."""
-
-    def __init__(self, body: bytes, *, raw: bool) -> None:
-        self._wbits = -zlib.MAX_WBITS if raw else _GZIP_OR_ZLIB
-        self._engine = zlib.decompressobj(self._wbits)
-        self._rest = body
-        self._members_left = MEMBERS_MAX
-        self.done = False
-
-    def step(self) -> bytes:
-        chunk = self._engine.decompress(self._rest, INFLATE_STEP_BYTES)
-        self._rest = self._engine.unconsumed_tail
-        if self._engine.eof:
-            self._rest = self._engine.unused_data
-            self._members_left -= 1
-            if self._rest.strip(b"\0"):
-                if not self._members_left:
-                    raise zlib.error("too many members")
-                self._engine = zlib.decompressobj(self._wbits)
-            else:
-                self.done = True
-        elif not self._rest and len(chunk) < INFLATE_STEP_BYTES:
-            raise zlib.error("the stream ends too early")
-        return chunk
 
 
 def _has_zlib_header(body: bytes) -> bool:
