@@ -22,7 +22,6 @@ EVENT_PATH: Final = "/api/webhooks/whatsapp"
 BATCH_PATH: Final = "/api/webhooks/whatsapp/batch"
 BATCH_CONTENT_TYPE: Final = "application/x-ndjson"
 
-PROBLEM_CONTENT_TYPE: Final = "application/problem+json"
 PROBLEM_NOT_JSON: Final = "urn:zaplake:problem:not-json"
 PROBLEM_BAD_EVENT_ID: Final = "urn:zaplake:problem:bad-event-id"
 PROBLEM_UNSIGNED: Final = "urn:zaplake:problem:unsigned"

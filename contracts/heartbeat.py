@@ -1,4 +1,4 @@
-"""What a collector tells the backend every 30 seconds, and the scope table it gets back (contract §8)."""
+"""What a collector tells the backend again and again, and the scope table it gets back (contract §8)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-INTERVAL_S: Final = 30.0
 COUNTERS_MAX: Final = 10_000
 INSTANCES_MAX: Final = 10_000
 OPEN_STATES: Final = frozenset({"open", "WORKING", "CONNECTED"})

@@ -61,12 +61,6 @@ def stub_number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def stub_name(number: int) -> str:
-    """Return WAProto's name of a stub number, its digits when it is newer than the table."""
-    names = stub_names()
-    return names[number] if 0 <= number < len(names) else str(number)
-
-
 @functools.cache
 def stub_names() -> tuple[str, ...]:
     """All stub types by number."""

@@ -10,7 +10,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from contracts.canonical import content_hash, member_hashes
+from contracts.canonical import MEMBER_HASH_BYTES, content_hash, member_hashes
+from contracts.envelope import TYPE_CHARS_MAX
 from contracts.events import OCCURRENCE, Event, Fold, Part, Path
 from contracts.status import Dialect
 from contracts.times import as_datetime
@@ -19,7 +20,6 @@ Seen: TypeAlias = "Event | str"
 """An event, or the reason why what was seen makes no row."""
 Occurrence: TypeAlias = "str | tuple[str | int, ...] | None"
 
-TYPE_CHARS_MAX: Final = 100
 SYNTHETIC_ID: Final = "synthetic_id"
 TIME_DOUBTFUL: Final = "time_doubtful"
 EMPTY: Final = "empty"
@@ -145,4 +145,4 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 def changed(*state: Part) -> dict[str, bytes]:
     """Return a transition's one member: 16 bytes that stand for its state."""
-    return {"": hashlib.sha256(subject_of(*state).encode()).digest()[:16]}
+    return {"": hashlib.sha256(subject_of(*state).encode()).digest()[:MEMBER_HASH_BYTES]}

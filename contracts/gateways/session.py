@@ -1,4 +1,4 @@
-"""The account's own life: connection, instances of the gateway, calls, presence, notices, history markers."""
+"""The account's own life: connection, instances of the gateway, QR codes, notices, history markers."""
 
 from __future__ import annotations
 

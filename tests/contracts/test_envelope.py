@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -41,7 +42,7 @@ def test_only_what_is_known_is_written() -> None:
 
 
 def test_every_field_travels() -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "event_id": "8a7f1b1e-9d0c-5e55-8e2a-0d6f3f1f5a11",
         "instance": "loja",
         "gateway": "evolution",
@@ -60,9 +61,9 @@ def test_every_field_travels() -> None:
         payload=b"{}",
         flags=("synthetic_id",),
         redacted=("/apikey",),
-        **fields,  # type: ignore[arg-type]
+        **fields,
     )
-    expected: dict[str, object] = {**fields, "type": "t", "chat_jid": None, "payload": {}}
+    expected = {**fields, "type": "t", "chat_jid": None, "payload": {}}
     assert json.loads(body) == {**expected, "flags": ["synthetic_id"], "redacted": ["/apikey"]}
     assert {name: getattr(msgspec.json.decode(body, type=WireEvent), name) for name in fields} == fields
 
