@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import asyncpg
 
-from ingest.statements import NOW
+from ingest.statements import MAKE_MONTH, MONTH_BOUNDS, MONTHS_LOCK, MONTHS_SETTINGS, MOVE_EPOCH, NOW
 
 MONTHS_AHEAD: Final = 3
 """How many months after the current one stand ready."""
@@ -17,18 +17,8 @@ MONTHS_MAX: Final = 240
 LOCK_S_MAX: Final = 2
 """A month is not worth stopping ingest for longer; the next round tries again."""
 
-_PARENT: Final = "lake.whatsapp_event_logs"
-_PAST: Final = "lake.whatsapp_event_logs_past"
-_FUTURE: Final = "lake.whatsapp_event_logs_future"
-
-# One process at a time; it waits, so that all that start together find the months made.
-_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('lake.whatsapp_event_logs months'))"
-# The bounds are read back from the catalogue: the tables are the only record of which months there are.
-_BOUNDS: Final = """
-SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) AS bounds
-  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
- WHERE i.inhparent = 'lake.whatsapp_event_logs'::regclass
-"""
+_PAST: Final = "whatsapp_event_logs_past"
+_FUTURE: Final = "whatsapp_event_logs_future"
 _QUOTED: Final = re.compile(r"'([^']+)'")
 
 
@@ -36,24 +26,24 @@ class CatchAllMissingError(Exception):
     """The range behind the last month is gone (detached by hand): no month can be cut from it."""
 
 
-async def make_ahead(connection: asyncpg.Connection, *, now: datetime | None = None) -> list[str]:
+async def make_ahead(connection: asyncpg.Connection[Any], *, now: datetime | None = None) -> list[str]:
     """Make the months from where the last one ends up to ``MONTHS_AHEAD`` after ``now``; returns their names.
 
     ``now`` is the database's clock unless given. Rows that already lie in the catch-all are moved.
     Raises asyncpg.LockNotAvailableError when the tables are busy, and CatchAllMissingError.
     """
     async with connection.transaction():
-        await connection.execute(f"SET LOCAL timezone = 'UTC'; SET LOCAL lock_timeout = '{LOCK_S_MAX}s'")
-        await connection.execute(_LOCK)
+        await connection.execute(MONTHS_SETTINGS, f"{LOCK_S_MAX}s")
+        await connection.execute(MONTHS_LOCK)
         if now is None:
             now = await connection.fetchval(NOW)
-        bounds = {row["relname"]: row["bounds"] for row in await connection.fetch(_BOUNDS)}
+        bounds = {row["relname"]: row["bounds"] for row in await connection.fetch(MONTH_BOUNDS)}
         current = _month(now)
-        if "whatsapp_event_logs_future" not in bounds:
-            raise CatchAllMissingError(f"{_FUTURE} is no partition of {_PARENT}")
-        start = _lower_bound(bounds["whatsapp_event_logs_future"])
-        if len(bounds) == 2 and start != current:
-            await _move_epoch(connection, current)
+        if _FUTURE not in bounds:
+            raise CatchAllMissingError(f"lake.{_FUTURE} is no partition of lake.whatsapp_event_logs")
+        start = _edge(bounds[_FUTURE])
+        if start != current and _PAST in bounds and _edge(bounds[_PAST]) == start:
+            await connection.execute(MOVE_EPOCH.format(current=_literal(current)))
             start = current
         made: list[str] = []
         last = _later(current, MONTHS_AHEAD)
@@ -63,35 +53,20 @@ async def make_ahead(connection: asyncpg.Connection, *, now: datetime | None = N
         return made
 
 
-# The statements below hold names of this module and times of the catalogue, never a sender's text.
-async def _move_epoch(connection: asyncpg.Connection, current: datetime) -> None:
-    """In a new database the catch-alls meet at the current month."""
-    await connection.execute(f"""
-        LOCK TABLE {_PARENT} IN ACCESS EXCLUSIVE MODE;
-        ALTER TABLE {_PARENT} DETACH PARTITION {_PAST};
-        ALTER TABLE {_PARENT} DETACH PARTITION {_FUTURE};
-        WITH moved AS (DELETE FROM {_FUTURE} WHERE received_at < '{current}' RETURNING *)
-        INSERT INTO {_PAST} SELECT * FROM moved;
-        WITH moved AS (DELETE FROM {_PAST} WHERE received_at >= '{current}' RETURNING *)
-        INSERT INTO {_FUTURE} SELECT * FROM moved;
-        ALTER TABLE {_PARENT} ATTACH PARTITION {_PAST} FOR VALUES FROM (MINVALUE) TO ('{current}');
-        ALTER TABLE {_PARENT} ATTACH PARTITION {_FUTURE} FOR VALUES FROM ('{current}') TO (MAXVALUE);
-    """)  # noqa: S608
-
-
-async def _make_month(connection: asyncpg.Connection, start: datetime) -> str:
-    name = f"whatsapp_event_logs_{start:%Y_%m}"
-    end = _later(start, 1)
-    await connection.execute(f"""
-        LOCK TABLE {_PARENT} IN ACCESS EXCLUSIVE MODE;
-        CREATE TABLE lake.{name} (LIKE {_PARENT} INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
-        ALTER TABLE {_PARENT} DETACH PARTITION {_FUTURE};
-        WITH moved AS (DELETE FROM {_FUTURE} WHERE received_at < '{end}' RETURNING *)
-        INSERT INTO lake.{name} SELECT * FROM moved;
-        ALTER TABLE {_PARENT} ATTACH PARTITION lake.{name} FOR VALUES FROM ('{start}') TO ('{end}');
-        ALTER TABLE {_PARENT} ATTACH PARTITION {_FUTURE} FOR VALUES FROM ('{end}') TO (MAXVALUE);
-    """)  # noqa: S608
+async def _make_month(connection: asyncpg.Connection[Any], start: datetime) -> str:
+    name, end = f"whatsapp_event_logs_{start:%Y_%m}", _later(start, 1)
+    await connection.execute(
+        MAKE_MONTH.format(month=_identifier(name), start=_literal(start), end=_literal(end))
+    )
     return name
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(at: datetime) -> str:
+    return f"'{at.isoformat()}'"
 
 
 def _month(at: datetime) -> datetime:
@@ -103,7 +78,8 @@ def _later(month: datetime, count: int) -> datetime:
     return month.replace(year=month.year + years, month=index + 1)
 
 
-def _lower_bound(bounds: str) -> datetime:
+def _edge(bounds: str) -> datetime:
+    """The one time that a catch-all's bounds name: where the months begin, or where they end."""
     found = _QUOTED.search(bounds)
     assert found is not None, bounds
     return _month(datetime.fromisoformat(found.group(1)))

@@ -120,3 +120,44 @@ UPDATE lake.alerts a SET resolved_at = now()
  WHERE a.name = r.name AND a.subject = r.subject AND a.resolved_at IS NULL
 RETURNING a.name, a.subject
 """
+
+# Months are made by one process at a time; it waits, so that all that start together find them made.
+MONTHS_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('lake.whatsapp_event_logs months'))"
+
+# For one transaction: bounds are told and taken in UTC, and no month stops ingest for longer than $1.
+MONTHS_SETTINGS: Final = "SELECT set_config('timezone', 'UTC', true), set_config('lock_timeout', $1, true)"
+
+# The bounds are read back from the catalogue: the tables are the only record of which months there are.
+MONTH_BOUNDS: Final = """
+SELECT c.relname, pg_get_expr(c.relpartbound, c.oid) AS bounds
+  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+ WHERE i.inhparent = 'lake.whatsapp_event_logs'::regclass
+"""
+
+# DDL takes no parameters: these two are templates that ingest.partitions fills with quoted names and times.
+# In a new database the catch-alls meet; here they come to meet at the current month.
+MOVE_EPOCH: Final = """
+LOCK TABLE lake.whatsapp_event_logs IN ACCESS EXCLUSIVE MODE;
+ALTER TABLE lake.whatsapp_event_logs DETACH PARTITION lake.whatsapp_event_logs_past;
+ALTER TABLE lake.whatsapp_event_logs DETACH PARTITION lake.whatsapp_event_logs_future;
+WITH moved AS (DELETE FROM lake.whatsapp_event_logs_future WHERE received_at < {current} RETURNING *)
+INSERT INTO lake.whatsapp_event_logs_past SELECT * FROM moved;
+WITH moved AS (DELETE FROM lake.whatsapp_event_logs_past WHERE received_at >= {current} RETURNING *)
+INSERT INTO lake.whatsapp_event_logs_future SELECT * FROM moved;
+ALTER TABLE lake.whatsapp_event_logs ATTACH PARTITION lake.whatsapp_event_logs_past
+    FOR VALUES FROM (MINVALUE) TO ({current});
+ALTER TABLE lake.whatsapp_event_logs ATTACH PARTITION lake.whatsapp_event_logs_future
+    FOR VALUES FROM ({current}) TO (MAXVALUE);
+"""
+
+# A month is cut from the catch-all behind the last one, with the rows that already lie there.
+MAKE_MONTH: Final = """
+LOCK TABLE lake.whatsapp_event_logs IN ACCESS EXCLUSIVE MODE;
+CREATE TABLE lake.{month} (LIKE lake.whatsapp_event_logs INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
+ALTER TABLE lake.whatsapp_event_logs DETACH PARTITION lake.whatsapp_event_logs_future;
+WITH moved AS (DELETE FROM lake.whatsapp_event_logs_future WHERE received_at < {end} RETURNING *)
+INSERT INTO lake.{month} SELECT * FROM moved;
+ALTER TABLE lake.whatsapp_event_logs ATTACH PARTITION lake.{month} FOR VALUES FROM ({start}) TO ({end});
+ALTER TABLE lake.whatsapp_event_logs ATTACH PARTITION lake.whatsapp_event_logs_future
+    FOR VALUES FROM ({end}) TO (MAXVALUE);
+"""

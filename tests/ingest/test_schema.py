@@ -150,8 +150,27 @@ async def test_busy_tables_postpone_a_month_and_stop_nobody(
         await analyst.fetch("SELECT 1 FROM lake.whatsapp_event_logs")
         with pytest.raises(asyncpg.LockNotAvailableError):
             await make_ahead(maker, now=datetime(2099, 1, 1, tzinfo=UTC))
+        monkeypatch.setattr("ingest.partitions.MONTHS_AHEAD", MONTHS_AHEAD + 1)
+        await upgrade(dsn)
+    assert len(await make_ahead(maker)) == 1
     await analyst.close()
     await maker.close()
+
+
+@pytest.mark.parametrize("kept", [["past", "future"], ["month", "future"]], ids="-".join)
+async def test_what_was_detached_is_not_made_again(dsn: str, kept: list[str]) -> None:
+    connection = await asyncpg.connect(dsn)
+    month = await connection.fetchval("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY_MM')")
+    partitions = await connection.fetch("""
+        SELECT inhrelid::regclass::text AS name FROM pg_inherits
+         WHERE inhparent = 'lake.whatsapp_event_logs'::regclass
+    """)
+    ends = tuple(month if name == "month" else name for name in kept)
+    for name in (row["name"] for row in partitions):
+        if not name.endswith(ends):
+            await connection.execute(f"ALTER TABLE lake.whatsapp_event_logs DETACH PARTITION {name}")
+    assert await make_ahead(connection) == []
+    await connection.close()
 
 
 async def explain(dsn: str, statement: str, *arguments: object) -> str:
