@@ -139,8 +139,8 @@ class MemoryStore:
             wal_bytes=0,
         )
 
-    async def sightings(self, id: str) -> list[Sighting]:  # noqa: A002
-        return self._open().sightings(id)
+    async def sightings(self, record_id: str) -> list[Sighting]:
+        return self._open().sightings(record_id)
 
     def _dead(self, ids: Sequence[str] | None) -> list[DeadRecord]:
         dead = self._open().dead.values()
@@ -149,8 +149,8 @@ class MemoryStore:
     async def dead_list(self, *, limit: int, after: int = 0) -> list[DeadRecord]:
         return [replace(d, body=None) for d in self._dead(None) if d.rowid > after][:limit]
 
-    async def dead_show(self, id: str) -> list[DeadRecord]:  # noqa: A002
-        return self._dead([id])
+    async def dead_show(self, record_id: str) -> list[DeadRecord]:
+        return self._dead([record_id])
 
     async def dead_requeue(self, ids: Sequence[str] | None) -> int:
         chosen = self._dead(ids)

@@ -114,14 +114,14 @@ class SqliteStore:
     async def stats(self) -> StoreStats:
         return await self._do(sqlite_looks.stats)
 
-    async def sightings(self, id: str) -> list[Sighting]:  # noqa: A002
-        return await self._do(lambda engine: sqlite_looks.sightings(engine, id))
+    async def sightings(self, record_id: str) -> list[Sighting]:
+        return await self._do(lambda engine: sqlite_looks.sightings(engine, record_id))
 
     async def dead_list(self, *, limit: int, after: int = 0) -> list[DeadRecord]:
         return await self._do(lambda engine: sqlite_dead.dead_list(engine, limit, after))
 
-    async def dead_show(self, id: str) -> list[DeadRecord]:  # noqa: A002
-        return await self._do(lambda engine: sqlite_dead.dead_show(engine, id))
+    async def dead_show(self, record_id: str) -> list[DeadRecord]:
+        return await self._do(lambda engine: sqlite_dead.dead_show(engine, record_id))
 
     async def dead_requeue(self, ids: Sequence[str] | None) -> int:
         return await self._do(lambda engine: sqlite_dead.dead_requeue(engine, ids))

@@ -198,7 +198,7 @@ class Store(Keeping, Protocol):
 
     async def stats(self) -> StoreStats: ...
 
-    async def sightings(self, id: str) -> list[Sighting]:  # noqa: A002  the record's own word
+    async def sightings(self, record_id: str) -> list[Sighting]:
         """Channels that brought the id, by first time, for as long as the record is remembered."""
         ...
 
@@ -206,7 +206,7 @@ class Store(Keeping, Protocol):
         """Dead letters without bodies, oldest first, with rowid above ``after``."""
         ...
 
-    async def dead_show(self, id: str) -> list[DeadRecord]:  # noqa: A002
+    async def dead_show(self, record_id: str) -> list[DeadRecord]:
         """The dead letters of an id (more than one when its digests differ), with bodies."""
         ...
 

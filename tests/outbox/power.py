@@ -100,21 +100,21 @@ class _File(apsw.VFSFile):
         self._disk = disk
         self._kept = disk.open(name.filename() if isinstance(name, apsw.URIFilename) else name)
 
-    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
+    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802  as SQLite calls it
         self._disk.need_power()
         return super().xRead(amount, offset)
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802  as SQLite calls it
         self._disk.step()
         super().xWrite(data, offset)
         self._kept.pending.append((offset, bytes(data)))
 
-    def xTruncate(self, newsize: int) -> None:  # noqa: N802
+    def xTruncate(self, newsize: int) -> None:  # noqa: N802  as SQLite calls it
         self._disk.step()
         super().xTruncate(newsize)
         self._kept.pending.append((newsize, None))
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
+    def xSync(self, flags: int) -> None:  # noqa: N802  as SQLite calls it
         self._disk.step()
         self._kept.sync()
 
@@ -126,11 +126,11 @@ class PowerVfs(apsw.VFS):
         super().__init__(name, "")
         self._disk = disk
 
-    def xOpen(self, name: Any, flags: list[int]) -> _File:  # noqa: N802
+    def xOpen(self, name: Any, flags: list[int]) -> _File:  # noqa: N802  as SQLite calls it
         self._disk.need_power()
         return _File(self._disk, name, flags)
 
-    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
+    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802  as SQLite calls it
         self._disk.step()
         super().xDelete(filename, syncdir)
         self._disk.forget(filename)
@@ -139,9 +139,7 @@ class PowerVfs(apsw.VFS):
 class _Cursor:
     """What the store uses of sqlite3's cursor."""
 
-    def __init__(
-        self, db: apsw.Connection, statement: str, values: Sequence[Any] | Mapping[str, Any]
-    ) -> None:
+    def __init__(self, db: apsw.Connection, statement: str, values: Values) -> None:
         self._rows = db.execute(statement, values or None)
         self.rowcount = db.changes()
         self.lastrowid = db.last_insert_rowid()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from outbox.clock import Clock
 from outbox.record import Guard, GuardMode, MakeId, NewRecord, PutOutcome, Record
@@ -13,8 +14,8 @@ from outbox.verdict import Verdict
 MIB = 1024 * 1024
 
 
-def new(id_: str | MakeId, body: bytes = b"{}", **more: object) -> NewRecord:
-    return NewRecord(id=id_, body=body, **more)  # type: ignore[arg-type]
+def new(id_: str | MakeId, body: bytes = b"{}", **more: Any) -> NewRecord:
+    return NewRecord(id=id_, body=body, **more)
 
 
 def guarded(id_: str | MakeId, mode: GuardMode, key: str = "k", **members: bytes) -> NewRecord:
@@ -38,11 +39,11 @@ def ids(records: Sequence[Record]) -> list[str]:
     return [record.id for record in records]
 
 
-def ended(record: Record, verdict: Verdict, now: datetime, **more: object) -> Settlement:
-    return Settlement(rowid=record.rowid, lease=record.lease, verdict=verdict, now=now, **more)  # type: ignore[arg-type]
+def ended(record: Record, verdict: Verdict, now: datetime, **more: Any) -> Settlement:
+    return Settlement(rowid=record.rowid, lease=record.lease, verdict=verdict, now=now, **more)
 
 
-async def end_all(store: Store, clock: Clock, verdict: Verdict, **more: object) -> int:
+async def end_all(store: Store, clock: Clock, verdict: Verdict, **more: Any) -> int:
     """Claim all that is due and end it by one verdict."""
     records = await claim(store, clock)
     return await store.settle([ended(record, verdict, clock.now(), **more) for record in records])

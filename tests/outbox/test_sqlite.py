@@ -8,8 +8,9 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,7 +143,7 @@ async def test_a_thread_that_dies_strands_nobody(folder: Path, clock: ManualCloc
     await store.close()
 
 
-async def test_concurrent_puts_share_commits(sqlite: SqliteStore) -> None:
+async def test_concurrent_puts_share_commits(sqlite: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     commits = 0
 
     def count(engine: SqliteEngine) -> None:
@@ -153,7 +154,7 @@ async def test_concurrent_puts_share_commits(sqlite: SqliteStore) -> None:
             commits += 1
             commit()
 
-        engine.commit = counting  # type: ignore[method-assign]
+        monkeypatch.setattr(engine, "commit", counting)
 
     await (await sqlite._thread.submit(count, bare=True))
     await asyncio.gather(*[put_one(sqlite, new(f"{n}")) for n in range(256)])
@@ -256,13 +257,13 @@ async def test_opening_does_not_read_the_history(folder: Path, clock: ManualCloc
     assert steps < 50, "virtual machine steps in hundreds"
 
 
-def _engine_counting(folder: Path, clock: ManualClock, step: object) -> SqliteEngine:
+def _engine_counting(folder: Path, clock: ManualClock, step: Callable[[], None]) -> SqliteEngine:
     connect = sqlite3.connect
 
     class Counting(sqlite3.Connection):
-        def __init__(self, *args: object, **more: object) -> None:
-            super().__init__(*args, **more)  # type: ignore[arg-type]
-            self.set_progress_handler(step, 100)  # type: ignore[arg-type]
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            self.set_progress_handler(step, 100)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite3, "connect", lambda *args, **more: connect(*args, factory=Counting, **more))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -83,9 +84,11 @@ SORTS_A_FEW = (POSITIONAL["DEAD_SHOW"][0], POSITIONAL["DEAD_BY_ID"][0])
 """The dead letters that somebody named."""
 
 
-def plan(connection: sqlite3.Connection, name: str, parameters: object) -> list[str]:
+def plan(
+    connection: sqlite3.Connection, name: str, parameters: tuple[object, ...] | dict[str, Any]
+) -> list[str]:
     statement = f"EXPLAIN QUERY PLAN {getattr(sql, name)}"
-    rows = connection.execute(statement, parameters).fetchall()  # type: ignore[arg-type]
+    rows = connection.execute(statement, parameters).fetchall()
     return [detail for _, _, _, detail in rows]
 
 
