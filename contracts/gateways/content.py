@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import binascii
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from contracts.binary import field_bytes, object_bytes
-from contracts.digest import UNWRAP_MAX, WRAPPERS
+from contracts.binary import field_bytes
 from contracts.events import Path
 from contracts.gateways.shape import mapping, word
+from contracts.wrappers import wrapped
 
 NOT_CONTENT: Final = frozenset({"senderKeyDistributionMessage", "messageContextInfo"})
 """A text that could not be decrypted comes with these beside its stub: they are no content."""
@@ -45,7 +45,6 @@ PROTOCOL_TYPES: Final[Mapping[int, str]] = {
 """WAProto's ``ProtocolMessage.Type``."""
 _PROTOCOL_NUMBERS: Final = {str(number): name for number, name in PROTOCOL_TYPES.items()}
 
-_WRAPPER_NAMES: Final = frozenset(WRAPPERS)
 _SECRET_WRAPPERS_MAX: Final = 500
 """Secrets are looked for in more wrappers than anybody nests."""
 PAIRING_SECRETS: Final = ("qr", "qrcode", "pairingCode")
@@ -65,28 +64,6 @@ def has_content(message: object, *, beside_stub: bool = False) -> bool:
             for name, member in message.items()
         )
     return message not in (None, "", [])
-
-
-def unwrap(message: object) -> tuple[Mapping[str, object], Path]:
-    """Open the wrappers; return the innermost message and its path in ``message``."""
-    inner = mapping(message)
-    path: Path = ()
-    for _ in range(UNWRAP_MAX):
-        name, content = next(_wrapped(inner), ("", None))
-        if content is None:
-            break
-        inner, path = content, (*path, name, "message")
-    return inner, path
-
-
-def _wrapped(message: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Yield the wrappers of a message with what they hold, in a fixed order."""
-    if _WRAPPER_NAMES.isdisjoint(message):
-        return
-    for name in sorted(message.keys() & _WRAPPER_NAMES, key=WRAPPERS.index):
-        content = mapping(message[name]).get("message")
-        if isinstance(content, dict):
-            yield name, content
 
 
 def protocol_type(protocol: Mapping[str, object]) -> str:
@@ -134,19 +111,8 @@ def message_secrets(message: object) -> tuple[Path, ...]:
         here = (*path, "protocolMessage")
         found += ((*here, *secret) for secret in protocol_secrets(inner.get("protocolMessage")))
         if len(waiting) < _SECRET_WRAPPERS_MAX:
-            waiting += ((content, (*path, name, "message")) for name, content in _wrapped(inner))
+            waiting += ((content, (*path, name, "message")) for name, content in wrapped(inner))
     return tuple(found)
-
-
-def file_sha256(message: object) -> bytes | None:
-    """Return the message's own fileSha256 in whatever form it is written: base64, Buffer, index map."""
-    inner, _ = unwrap(message)
-    for name in sorted(inner):
-        value = mapping(inner[name]).get("fileSha256")
-        found = object_bytes(value) if isinstance(value, dict) else field_bytes(value)
-        if found:
-            return found
-    return None
 
 
 def decode_base64(text: str) -> bytes | None:

@@ -9,11 +9,9 @@ from contracts.digest import content_digest
 from contracts.events import OCCURRENCE, Event, Part, Path
 from contracts.gateways.content import (
     decode_base64,
-    file_sha256,
     has_content,
     message_secrets,
     sha256_hex,
-    unwrap,
 )
 from contracts.gateways.facts import SYNTHETIC_ID, TIME_DOUBTFUL, Seen, Source
 from contracts.gateways.keys import MessageKey, message_parts, read_key
@@ -21,6 +19,7 @@ from contracts.gateways.protocol import Carrier, protocol_fact
 from contracts.gateways.shape import mapping, word
 from contracts.status import canonical_status, status_rank, stub_number
 from contracts.times import as_seconds
+from contracts.wrappers import file_sha256, unwrap
 
 _ACKNOWLEDGED = 2
 """Rank of SERVER_ACK."""
@@ -177,7 +176,7 @@ def _media(source: Source, key: MessageKey, message: object) -> Iterator[Event]:
     blob, link = members.get("base64"), members.get("mediaUrl")
     if not (isinstance(blob, str) and blob) and not (isinstance(link, str) and link):
         return
-    own = file_sha256(message)
+    own = file_sha256(unwrap(message)[0])
     if isinstance(blob, str) and blob:
         data = decode_base64(blob)
         blob_hash = None if data is None else sha256_hex(data)
