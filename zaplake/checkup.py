@@ -13,7 +13,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from collector.control import NotRunning, ask
-from collector.verbs import Document, VerbError
+from collector.verbs import Document, VerbError, unheard
 from zaplake import backend_checks
 from zaplake.alert_steps import STEPS
 from zaplake.connecting import check as check_gateway
@@ -128,9 +128,6 @@ async def _schema(connection: asyncpg.Connection[Any]) -> Finding:
 
 
 async def _collector_status(settings: Settings) -> Document | None:
-    async def unheard(_progress: Document) -> None:
-        return
-
     try:
         return await ask(verbs_config(settings).socket_path, {"verb": "status"}, unheard)
     except (NotRunning, VerbError, ConnectionError, PermissionError, TimeoutError):

@@ -24,12 +24,12 @@ _HOST: Final = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(:\d*)?")
 
 
 @contextlib.contextmanager
-def lake_dsn(settings: Settings) -> Iterator[str]:
-    """The lake's DSN while the block runs; finds or starts the data folder's Postgres, makes none."""
+def lake_dsn(settings: Settings, *, create: bool = False) -> Iterator[str]:
+    """The lake's DSN while the block runs; finds or starts the data folder's Postgres, or makes one."""
     if settings.database_url is not None:
         yield settings.database_url.reveal()
         return
-    server = EmbeddedPostgres(settings.data_dir, create=False)
+    server = EmbeddedPostgres(settings.data_dir, create=create)
     try:
         yield server.dsn
     finally:

@@ -23,6 +23,7 @@ from zaplake.figures import UNREADABLE, Commits, Figures, LookAt, figures_of
 from zaplake.process import naming_the_port
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble
+from zaplake.webhook import TOKEN_HEADER
 from zaplake.wiring import collector_config, ingest_config
 
 KEEP_POSTGRES_S: Final = 1.0
@@ -185,7 +186,7 @@ async def _simulate(demo: Demo, config: CollectorConfig, collector_url: str) -> 
         raise Trouble(
             "the demo is an Evolution gateway, but none is configured", "add one, or leave --demo out"
         )
-    headers = {"X-Collector-Token": gateway.tokens[0]} if gateway.tokens else {}
+    headers = {TOKEN_HEADER: gateway.tokens[0]} if gateway.tokens else {}
     story = webhooks(demo.seed, instances=DEMO_INSTANCES, start_at=datetime.now(UTC))
     sent = disturbed(story, demo.seed, repeat_share=DEMO_SHARE, delay_share=DEMO_SHARE)
     sender = Gateway(f"{collector_url}/gateways/{gateway.name}", seed=demo.seed, headers=headers)

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from collector.config import default_gateways
 from zaplake import logs
 from zaplake.figures import NUMBERS, Figures, LookAt, words
 from zaplake.house import Addresses, StateName
@@ -116,8 +117,8 @@ class LiveTable:
 
 def gateway_urls(settings: Settings, addresses: Addresses) -> dict[str, str]:
     """The door of each gateway."""
-    names = [gateway.name for gateway in settings.gateways] or ["evolution", "baileys", "waha", "cloudapi"]
-    return {name: f"{addresses.collector}/gateways/{name}" for name in names}
+    gateways = settings.gateways or default_gateways()
+    return {gateway.name: f"{addresses.collector}/gateways/{gateway.name}" for gateway in gateways}
 
 
 def _how_to(settings: Settings, addresses: Addresses) -> list[str]:

@@ -206,7 +206,7 @@ def test_sigterm_stops_cleanly_and_a_restart_finds_everything(house: House) -> N
     assert not _lives(postmaster), "the last holder stops Postgres"
     assert count(house.data_dir) == before, "lake sql starts it for the moment"
     assert not (house.data_dir / "postgres" / "postmaster.pid").exists()
-    code, said = house.ask("doctor")
+    code, said = house.ask("doctor", env={"ZAPLAKE_COLLECTOR_BACKEND_URL": house.first["ingest"]})
     assert code == 1
     assert "does not answer" in said
     assert "no collector runs on" in said

@@ -7,13 +7,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TextColumn
 
 from collector.carrying import STATES
 from outbox.kept import KeptState
 from zaplake import carry
 from zaplake.cli.asking import converse
 from zaplake.cli.options import Common, settle
+from zaplake.cli.showing import reading
 from zaplake.trouble import UsageTrouble
 
 
@@ -80,13 +81,7 @@ def import_(file: Path, /, *, common: Common | None = None) -> int:
     if not file.is_file():
         raise UsageTrouble(f"there is no file {file}", "name a file of `zaplake collector export`")
     settings = settle(common)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as progress:
-        task = progress.add_task(file.name, total=file.stat().st_size)
-
-        def told(bytes_read: int) -> None:
-            progress.update(task, completed=bytes_read)
-
+    with reading(file) as told:
         brought = converse(settings, lambda session: carry.bring(session, file, told), create=True)
     counts = ", ".join(f"{name} {count}" for name, count in sorted(brought.counts.items())) or "nothing"
     print(f"{brought.lines} lines: {counts}")

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import App, Parameter
+from cyclopts import App
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from collector.verbs import Document
 from zaplake.cli import carrying, dead
 from zaplake.cli.asking import ask
-from zaplake.cli.options import Common, settle
+from zaplake.cli.options import AsJson, Common, settle
+from zaplake.cli.showing import reading, second
 from zaplake.trouble import UsageTrouble
 from zaplake.wiring import outbox_folder
 
@@ -26,9 +25,7 @@ app.command(carrying.import_, name="import")
 
 
 @app.command
-def status(
-    *, as_json: Annotated[bool, Parameter(name="--json")] = False, common: Common | None = None
-) -> int:
+def status(*, as_json: AsJson = False, common: Common | None = None) -> int:
     """What waits, what died, what is wrong.
 
     Exit code 1 when shipping is halted or dead letters lie there.
@@ -76,17 +73,14 @@ def load(file: Path, /, *, common: Common | None = None) -> int:
     if not file.is_file():
         raise UsageTrouble(f"there is no file {file}", "name an existing JSONL file")
     settings = settle(common)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as progress:
-        task = progress.add_task(file.name, total=file.stat().st_size)
+    with reading(file) as told:
 
-        async def told(document: Document) -> None:
-            progress.update(
-                task, completed=_number(document["bytes_read"]), total=_number(document["file_bytes"])
-            )
+        async def on_progress(document: Mapping[str, Any]) -> None:
+            told(document["bytes_read"])
 
-        report, alive = ask(settings, {"verb": "load", "path": str(file.resolve())}, told, create=True)
-        progress.update(task, completed=report["file_bytes"])
+        wanted = {"verb": "load", "path": str(file.resolve())}
+        report, alive = ask(settings, wanted, on_progress, create=True)
+        told(report["bytes_read"])
     counts = ", ".join(f"{name} {count}" for name, count in sorted(report["counts"].items())) or "nothing new"
     print(f"{report['lines']} lines: {counts}")
     for bad in report["bad"]:
@@ -98,11 +92,6 @@ def load(file: Path, /, *, common: Common | None = None) -> int:
     if not alive:
         print(f"they wait in {outbox_folder(settings)} for the next `zaplake up` or `zaplake collect` on it")
     return 1 if report["bad_lines"] else 0
-
-
-def _number(value: object) -> float:
-    assert isinstance(value, int), "the collector counts in whole bytes"
-    return value
 
 
 def _show(document: dict[str, Any]) -> None:
@@ -128,16 +117,11 @@ def _show(document: dict[str, Any]) -> None:
         table = Table("gateway", "instance", "scope", "state", "last event")
         for seen in document["instances"]:
             names = (str(seen[name] or "") for name in ("gateway", "instance", "scope", "state"))
-            table.add_row(*names, _second(seen["last_event_at"]))
+            table.add_row(*names, second(seen["last_event_at"]))
         console.print(table, markup=False)
 
 
 def _alert(alert: Mapping[str, Any]) -> str:
     subject = f" {alert['subject']}" if alert["subject"] else ""
     detail = f": {alert['detail']}" if alert["detail"] else ""
-    return f"{alert['alert']}{subject}{detail} ({alert['count']} times since {_second(alert['since'])})"
-
-
-def _second(moment: str) -> str:
-    """An RFC 3339 moment in UTC, short enough for a column."""
-    return moment[:19].replace("T", " ")
+    return f"{alert['alert']}{subject}{detail} ({alert['count']} times since {second(alert['since'])})"

@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from cyclopts import App, Parameter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from zaplake.cli.asking import ask
-from zaplake.cli.options import Common, settle
+from zaplake.cli.options import AsJson, Common, settle
+from zaplake.cli.showing import counting, second
 from zaplake.pace import Wanted, records_per_s, steps
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble, UsageTrouble
 
-PAGE = 1_000
-AsJson = Annotated[bool, Parameter(name="--json")]
+PAGE: Final = 1_000
+COLUMNS: Final = ("label", "died", "status", "reason", "bytes")
 app = App(name="dead", help="Records that the backend refused for good.")
 
 
@@ -60,19 +60,11 @@ def list_(
         return 0
     shown = Table()
     shown.add_column("id", no_wrap=True)  # `dead show` wants all of it
-    for name in ("label", "died", "status", "reason", "bytes"):
+    for name in COLUMNS:
         shown.add_column(name)
     for letter in letters:
-        died = letter["died_at"][:19].replace("T", " ")
-        fields = (
-            letter["id"],
-            letter["label"],
-            died,
-            letter["status"],
-            letter["reason"],
-            letter["body_bytes"],
-        )
-        shown.add_row(*(Text(str(field)) for field in fields))
+        letter = {**letter, "died": second(letter["died_at"]), "bytes": letter["body_bytes"]}
+        shown.add_row(*(Text(str(letter[name])) for name in ("id", *COLUMNS)))
     Console().print(shown)
     print(f"dead letters shown: {len(letters)}")
     return 0
@@ -214,17 +206,16 @@ def _say_which(event_ids: Sequence[str], done: str) -> None:
 
 def _requeue(settings: Settings, event_ids: Sequence[str], per_s: float | None) -> None:
     """All of them, at the pace; looks before each step whether shipping goes on."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    requeued = 0
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as progress:
-        task = progress.add_task("requeued", total=len(event_ids))
+    requeued = sent = 0
+    with counting("requeued", len(event_ids)) as told:
         for step in steps(event_ids, per_s or len(event_ids) or 1):
             if per_s is not None:
                 _refuse_halted(settings, requeued, len(event_ids))
             document, _alive = ask(settings, {"verb": "dead.requeue", "ids": list(step.ids)})
             requeued += document["requeued"]
-            progress.advance(task, len(step.ids))
-            if per_s is not None and not progress.finished:
+            sent += len(step.ids)
+            told(sent)
+            if per_s is not None and sent < len(event_ids):
                 time.sleep(step.wait_s)
     print(f"{requeued} requeued")
 

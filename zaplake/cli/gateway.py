@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from zaplake.cli.findings import tell
-from zaplake.cli.options import Common, settle
+from zaplake.cli.options import AsJson, Common, settle
 from zaplake.connecting import OPEN, Connected, check, client_of, connect, door_of
 from zaplake.settings import Settings
 
-AsJson = Annotated[bool, Parameter(name="--json")]
 app = App(name="gateway", help="Look after the gateways' webhooks.")
 
 

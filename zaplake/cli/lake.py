@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from zaplake.cli.options import Common, settle
+from zaplake.cli.options import AsJson, Common, settle
 from zaplake.database import lake_dsn
 from zaplake.query import Answer, run
 from zaplake.trouble import UsageTrouble
@@ -33,7 +33,7 @@ def sql(
     query: Annotated[str, Parameter(allow_leading_hyphen=True)],
     /,
     *,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: AsJson = False,
     as_csv: Annotated[bool, Parameter(name="--csv")] = False,
     limit: int | None = None,
     common: Common | None = None,

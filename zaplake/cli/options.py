@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import structlog
 from cyclopts import Parameter
@@ -15,6 +15,7 @@ from zaplake import logs
 from zaplake.settings import Settings
 from zaplake.sources import load_settings
 
+AsJson: TypeAlias = Annotated[bool, Parameter(name="--json")]
 _log = structlog.get_logger("zaplake")
 
 

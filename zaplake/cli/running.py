@@ -7,7 +7,7 @@ import contextlib
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Final
 
 from cyclopts import App, Parameter
@@ -18,8 +18,8 @@ from ingest.config import IngestConfig
 from ingest.service import serve as serve_ingest
 from zaplake import logs
 from zaplake.announcing import announcing_of_backend, announcing_of_collector
-from zaplake.cli.options import Common, settle
-from zaplake.database import migrate, required_dsn
+from zaplake.cli.options import AsJson, Common, settle
+from zaplake.database import lake_dsn, migrate, required_dsn
 from zaplake.embedded import EmbeddedPostgres
 from zaplake.house import Demo, Watcher, run_house, url_of
 from zaplake.process import naming_the_port, run_until_stopped
@@ -31,7 +31,6 @@ from zaplake.wiring import collector_config, ingest_config, signing_secrets
 from zaplake.workers import run_workers, stdin_closed
 
 DEMO_PER_SECOND: Final = 8.0
-AsJson = Annotated[bool, Parameter(name="--json")]
 HttpPort = Annotated[int | None, Parameter(name="--http-port")]
 CollectorPort = Annotated[int | None, Parameter(name="--collector-port")]
 db = App(name="db", help="Look after the lake's schema.")
@@ -240,23 +239,10 @@ def upgrade(*, common: Common | None = None) -> int:
     DATABASE_URL=postgresql://zaplake@db/zaplake zaplake db upgrade
     ```
     """
-    settings = settle(common)
-    with _any_dsn(settings) as dsn:
+    with lake_dsn(settle(common), create=True) as dsn:
         asyncio.run(migrate(dsn))
     print("the schema is up to date")
     return 0
-
-
-@contextlib.contextmanager
-def _any_dsn(settings: Settings) -> Iterator[str]:
-    if settings.database_url is not None:
-        yield settings.database_url.reveal()
-        return
-    postgres = EmbeddedPostgres(settings.data_dir)
-    try:
-        yield postgres.dsn
-    finally:
-        postgres.close()
 
 
 def _say(state: str, door: str, url: str, *, as_json: bool) -> None:
