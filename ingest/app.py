@@ -50,7 +50,7 @@ class Desk(Protocol):
 def create_app(config: IngestConfig, *, doors: Doors, desk: Desk, metrics: IngestMetrics) -> Litestar:
     """The application over resources that ``ingest.service.open_service`` has opened."""
 
-    @post("/api/collectors/{name:str}/heartbeat", status_code=200, request_max_body_size=HEARTBEAT_BYTES_MAX)
+    @post("/api/collectors/{name:str}/heartbeat", status_code=200)
     async def heartbeat(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
         body = await read_body(
             request.scope,
@@ -98,7 +98,6 @@ def create_app(config: IngestConfig, *, doors: Doors, desk: Desk, metrics: Inges
         exception_handlers=_answers_to_errors(config, metrics),
         openapi_config=None,
         logging_config=None,
-        request_max_body_size=HEARTBEAT_BYTES_MAX,
     )
 
 

@@ -80,9 +80,12 @@ class IngestConfig:
         for name in (
             "body_bytes_max",
             "batch_lines_max",
+            "requests_max",
             "group_rows_max",
             "group_bytes_max",
             "writer_connections",
+            "rate_burst",
+            "rate_senders_max",
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")

@@ -100,9 +100,7 @@ class LakeDesk:
     async def close(self) -> None:
         """Drop the connection."""
         self.open = False
-        if self._connection is not None:
-            self._connection.terminate()
-            self._connection = None
+        self._drop()
 
     async def look_once(self) -> None:
         """One round of the watch. Raises UnavailableError."""
@@ -112,14 +110,12 @@ class LakeDesk:
         """The alerts come first: a month that cannot be made must not hide what the collectors say."""
         await self._look_for_alerts(connection)
         try:
-            made = await partitions.make_ahead(connection)
+            for name in await partitions.make_ahead(connection):
+                log.info("partition.made", name=name)
         except asyncpg.LockNotAvailableError:
-            made = []
+            pass  # the next round tries again
         except partitions.CatchAllMissingError as error:
             log.warning("partition.catch_all_missing", reason=str(error))
-            made = []
-        for name in made:
-            log.info("partition.made", name=name)
 
     async def _look_for_alerts(self, connection: asyncpg.Connection[Any]) -> None:
         """Another process that is at it makes this one skip the round."""
@@ -170,13 +166,16 @@ class LakeDesk:
             try:
                 return await work(self._connection)
             except DATABASE_ERRORS as error:
-                self._connection.terminate()
-                self._connection = None
+                self._drop()
                 raise UnavailableError(_reason(error)) from error
             except asyncio.CancelledError:
-                self._connection.terminate()
-                self._connection = None
+                self._drop()
                 raise
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None
 
 
 def _reason(error: Exception) -> str:

@@ -87,10 +87,7 @@ class Doors:
         config, budget = self._config, self.budget
         size = 0
         try:
-            if scope["method"] != "POST":
-                raise ProblemError(WRONG_METHOD)  # noqa: TRY301
-            if not self._writer.open:
-                raise UnavailableError("stopping")  # noqa: TRY301
+            self._turn_away(scope)
             body = await read_body(scope, receive, body_bytes_max=config.body_bytes_max, budget=budget)
             size = len(body)
             sender = Sender(scope["headers"])
@@ -121,6 +118,13 @@ class Doors:
             await self._send_problem(send, ProblemError(BROKEN))
         finally:
             budget.give(size)
+
+    def _turn_away(self, scope: Scope) -> None:
+        """What is refused before its body is read."""
+        if scope["method"] != "POST":
+            raise ProblemError(WRONG_METHOD)
+        if not self._writer.open:
+            raise UnavailableError("stopping")
 
     async def _take_event(self, scope: Scope, send: Send, sender: Sender, event_id: str, body: bytes) -> None:
         self._limit(scope, sender, 1)

@@ -52,10 +52,8 @@ UNAVAILABLE: Final = Kind(
 
 BY_STATUS: Final = {
     400: Kind(status=400, urn="urn:zaplake:problem:bad-request", title="The request is malformed"),
-    401: UNSIGNED,
     404: NOT_FOUND,
-    405: WRONG_METHOD,
-    413: TOO_LARGE,
+    405: Kind(status=405, urn=WRONG_METHOD.urn, title="This method is not served here"),
     500: BROKEN,
 }
 """For what the framework answers by itself."""

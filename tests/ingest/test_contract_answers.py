@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import json
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import httpx
@@ -195,10 +195,10 @@ async def test_every_secret_of_the_list_is_accepted(dsn: str) -> None:
     ids=["gzip", "GZIP", "two members", "zlib", "raw", "identity"],
 )
 async def test_the_signature_is_over_the_bytes_as_received_and_they_are_inflated(
-    b: Backend, encoding: str, pack: object
+    b: Backend, encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:
-    packed = pack(event())  # type: ignore[operator]
-    assert (await b.post(an_id(), packed, **{"Content-Encoding": encoding})).status_code == 201
+    answer = await b.post(an_id(), pack(event()), **{"Content-Encoding": encoding})
+    assert answer.status_code == 201
     assert (await b.last_event())["payload"] == PAYLOAD
     assert b.service.doors.budget.bytes_used == 0
 
@@ -303,6 +303,9 @@ async def test_twenty_equal_posts_at_once_are_one_row(b: Backend) -> None:
 async def test_only_post_is_served(b: Backend) -> None:
     answer = await b.client.get(EVENT_PATH)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    answer = await b.client.post("/healthz")
+    assert (answer.status_code, answer.headers["content-type"]) == (405, PROBLEM)
+    assert "POST" not in answer.headers["allow"]
     assert (await b.client.get("/nowhere")).headers["content-type"] == PROBLEM
 
 
