@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from outbox.fsync import sync_folder
 from outbox.store import DeadRecord
 
 
@@ -33,6 +34,8 @@ class DeadArchive:
                 file.write(_line(letter))
                 file.flush()
                 os.fsync(file.fileno())
+        for named_in in (self._folder, self._folder.parent):
+            sync_folder(named_in)
 
 
 def _line(letter: DeadRecord) -> bytes:

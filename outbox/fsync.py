@@ -1,4 +1,4 @@
-"""How long this disk takes to make a small write durable: the floor under every acknowledgement."""
+"""Durability beside the database: names of files, and how long this disk takes for a small write."""
 
 from __future__ import annotations
 
@@ -12,8 +12,20 @@ PROBES: Final = 5
 PROBE_BYTES: Final = 4_096
 
 
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable; syncing a file leaves its own out. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def fdatasync_s(folder: Path) -> float | None:
-    """The median of a few writes of one page, in seconds; None when the folder cannot be written."""
+    """The median of a few writes of one page, in seconds; None when the folder cannot be written.
+
+    It is the floor under every acknowledgement.
+    """
     path = folder / PROBE_NAME
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from outbox import sqlite_statements as sql
+from outbox.fsync import sync_folder
 from outbox.sqlite_version import OLDEST, described
 from outbox.store import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 
@@ -102,7 +103,10 @@ def lock_folder(folder: Path) -> int:
 
 
 def connect(folder: Path, now: datetime) -> sqlite3.Connection:
-    """Open or create the file. Never reads the history: its cost does not grow with the rows."""
+    """Open or create the file. Never reads the history: its cost does not grow with the rows.
+
+    Its name and the folder's are synced every time: who renamed it may have died before that.
+    """
     if sqlite3.sqlite_version_info < OLDEST:
         oldest = ".".join(str(part) for part in OLDEST)
         raise StoreError(f"{described(sqlite3.sqlite_version_info)} is too old: {oldest} or newer is needed")
@@ -114,6 +118,8 @@ def connect(folder: Path, now: datetime) -> sqlite3.Connection:
         name_fresh(folder)
     elif path.stat().st_size == 0:
         raise Damaged("the outbox file is empty")
+    for named_in in (folder, folder.parent):
+        sync_folder(named_in)
     connection = _open(path)
     try:
         connection.execute(sql.LEASES_SCHEMA)
@@ -136,9 +142,8 @@ def begin_fresh(folder: Path) -> sqlite3.Connection:
 
 
 def name_fresh(folder: Path) -> None:
-    """The new file, closed, becomes the folder's."""
+    """The new file, closed, becomes the folder's; the name is durable once ``connect`` has returned."""
     (folder / FRESH_NAME).rename(folder / FILE_NAME)
-    _sync_folder(folder)
 
 
 def set_aside(folder: Path, ends: Sequence[str], now: datetime) -> str:
@@ -207,13 +212,3 @@ def _migrate(connection: sqlite3.Connection) -> None:
         raise StoreCorrupt("the outbox file belongs to another program")
     elif version != sql.SCHEMA_VERSION:
         raise StoreCorrupt(f"the outbox file has schema {version}, this release knows {sql.SCHEMA_VERSION}")
-
-
-def _sync_folder(folder: Path) -> None:
-    """A file's name is durable only once its folder is synced, and the folder's in its parent."""
-    for path in (folder, folder.parent):
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from datetime import timedelta
 from pathlib import Path
@@ -51,3 +52,19 @@ async def test_a_clock_that_was_in_the_future_parks_nothing(folder: Path, clock:
     store = await open_sqlite(folder, clock)
     assert ids(await claim(store, clock)) == ["a"]
     await store.close()
+
+
+async def test_every_open_makes_the_files_name_durable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who made the file may have died before its folder was synced: then the next start must do it."""
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    for _ in range(2):
+        synced.clear()
+        await (await open_sqlite(folder)).close()
+        assert {folder.stat().st_ino, folder.parent.stat().st_ino} <= set(synced)
