@@ -9,18 +9,24 @@ from hypothesis import strategies as st
 
 from outbox.gate import NEAR_S, STORM_DEAD_MAX, STORM_WINDOW, Gate, StormGuard
 from outbox.record import Record
-from outbox.shipper_events import ShipperHalted, ShipperPaused, ShipperResumed
+from outbox.shipper_events import ShipperEvent, ShipperHalted, ShipperPaused, ShipperResumed
 from outbox.suspects import SUSPECTS_MAX, Suspects, distinct
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def fail(gate: Gate, now: datetime, *, after_s: float | None = None, **kind: bool) -> list[object]:
-    is_halt, is_probe = kind.get("is_halt", False), kind.get("is_probe", False)
-    events = gate.failed(
-        now=now, jitter=0.5, reason="r", is_halt=is_halt, is_probe=is_probe, retry_after_s=after_s
+def fail(
+    gate: Gate,
+    now: datetime,
+    *,
+    after_s: float | None = None,
+    reason: str = "r",
+    is_halt: bool = False,
+    is_probe: bool = False,
+) -> list[ShipperEvent]:
+    return gate.failed(
+        now=now, jitter=0.5, reason=reason, is_halt=is_halt, is_probe=is_probe, retry_after_s=after_s
     )
-    return list(events)
 
 
 def record(rowid: int, *, id_: str = "", attempts: int = 0) -> Record:
@@ -93,6 +99,24 @@ def test_a_halt_is_told_once_and_resolved() -> None:
     assert resumed == ShipperResumed(was_halted=True, away_s=0)
     assert not gate.is_halted
     assert gate.successes == 0
+
+
+def test_the_reason_of_a_halt_is_what_the_last_probe_met() -> None:
+    """Whoever repaired the secret must not read for ever that it is wrong."""
+    gate = Gate()
+    fail(gate, NOW, reason="503")
+    assert gate.halt_reason is None
+    fail(gate, NOW, reason="401", is_halt=True)
+    fail(gate, NOW, reason="a straggler", is_halt=True)
+    assert gate.halt_reason == "401"
+    fail(gate, NOW, reason="503", is_probe=True)
+    assert gate.halt_reason == "401; the last probe: 503"
+    fail(gate, NOW, reason="404", is_halt=True, is_probe=True)
+    assert gate.halt_reason == "404"
+    gate.answered(now=NOW, is_probe=True, delivered=True)
+    assert gate.halt_reason is None
+    fail(gate, NOW, reason="503")
+    assert not gate.is_halted
 
 
 def test_near_is_shortly_before_the_post_or_since() -> None:
