@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TypeVar
 
 from outbox.clock import Clock
 from outbox.record import Record
 from outbox.schedule import next_attempt_at
 from outbox.shipper_events import ShipperEvent, StoreFailing, StoreRecovered
 from outbox.store import Settlement, Store, StoreError, StoreUnavailable
+
+End = TypeVar("End", Settlement, Record)
 
 
 class Leases:
@@ -54,28 +57,22 @@ class Leases:
 
     async def settle(self, settlements: Sequence[Settlement]) -> None:
         """End these records, however long the store takes."""
-        while settlements:
-            try:
-                await self._store.settle(settlements)
-            except StoreUnavailable as error:
-                await self._failed(error)
-                continue
-            self._works()
-            for settlement in settlements:
-                self._held.pop(settlement.rowid, None)
-            return
+        await self._part(settlements, self._store.settle)
 
     async def release(self, records: Sequence[Record]) -> None:
         """Give these back as they were, however long the store takes."""
-        while records:
+        await self._part(records, self._store.release)
+
+    async def _part(self, ends: Sequence[End], call: Callable[[Sequence[End]], Awaitable[int]]) -> None:
+        while ends:
             try:
-                await self._store.release(records)
+                await call(ends)
             except StoreUnavailable as error:
                 await self._failed(error)
                 continue
             self._works()
-            for record in records:
-                self._held.pop(record.rowid, None)
+            for end in ends:
+                self._held.pop(end.rowid, None)
             return
 
     async def close(self) -> None:
