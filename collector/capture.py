@@ -21,8 +21,8 @@ from collector.scopes import ScopeTable, Source, as_rows, from_rows
 from collector.shedding import Shedder
 from collector.storm import StormGuard
 from collector.tally import HOURS_KEPT, Tally, hour_of
-from collector.translate import Arrival, Captured, Rules, Translation, translate
-from outbox.record import NewRecord, PutOutcome
+from collector.translate import Arrival, Captured, Counts, Rules, Translation, translate
+from outbox.record import PutOutcome
 from outbox.store import Store
 
 META_SCOPES: Final = "scopes"
@@ -91,21 +91,17 @@ class Capture:
     async def take(self, arrival: Arrival) -> Counter[str]:
         """One body of a live door. Durable at return; the counts say what became of its facts."""
         translation = await self._translate(arrival)
-        counts = translation.counted
         if translation.captured:
-            records = await self._without_storm(translation, counts)
-            await self._put([(records, counts)])
-        self._count(arrival, translation, counts)
-        return counts
+            await self._put([(await self._without_storm(translation), translation.counted)])
+        return self._count(arrival, translation)
 
     async def take_all(self, arrivals: Sequence[Arrival]) -> Counter[str]:
         """Bodies of a file, in one transaction and without storm collapse. Durable at return."""
         translations = [await self._translate(arrival) for arrival in arrivals]
-        await self._put([([c.record for c in t.captured], t.counted) for t in translations])
+        await self._put([(translation.captured, translation.counted) for translation in translations])
         total: Counter[str] = Counter()
         for arrival, translation in zip(arrivals, translations, strict=True):
-            self._count(arrival, translation, translation.counted)
-            total.update(translation.counted)
+            total.update(self._count(arrival, translation))
         return total
 
     async def release_storms(self) -> None:
@@ -167,17 +163,18 @@ class Capture:
         is_told = bool(expected) or any(owner == name for owner, _ in self._config.accounts)
         return is_told and instance not in expected and source not in self.scopes.mapped
 
-    async def _without_storm(self, translation: Translation, counts: Counter[str]) -> list[NewRecord]:
-        records: list[NewRecord] = []
+    async def _without_storm(self, translation: Translation) -> list[Captured]:
+        """What is to be put; the rest is held by the store, and counted."""
+        wanted: list[Captured] = []
         for captured in translation.captured:
             if self.shedder.sheds(captured.kind):
                 await self.shedder.shed(captured)
-                counts["shed"] += 1
+                translation.counted[captured.source]["shed"] += 1
             elif captured.sameness is None or not await self._held(captured):
-                records.append(captured.record)
+                wanted.append(captured)
             else:
-                counts["collapsed"] += 1
-        return records
+                translation.counted[captured.source]["collapsed"] += 1
+        return wanted
 
     async def _held(self, captured: Captured) -> bool:
         source, same, identity = captured.source, captured.sameness, captured.record.id
@@ -196,8 +193,8 @@ class Capture:
             self._on_put()
             _log.info("storm.over", gateway=source[0], instance=source[1], events=released.count)
 
-    async def _put(self, groups: Sequence[tuple[Sequence[NewRecord], Counter[str]]]) -> None:
-        records = [record for group, _ in groups for record in group]
+    async def _put(self, groups: Sequence[tuple[Sequence[Captured], Counts]]) -> None:
+        records = [captured.record for group, _ in groups for captured in group]
         if not records:
             return
         started_s = time.perf_counter()
@@ -207,19 +204,21 @@ class Capture:
             self._on_put()
         remaining = iter(outcomes)
         for group, counts in groups:
-            for _ in group:
-                counts[next(remaining).value] += 1
+            for captured in group:
+                counts[captured.source][next(remaining).value] += 1
 
-    def _count(self, arrival: Arrival, translation: Translation, counts: Counter[str]) -> None:
-        now = arrival.captured_at
-        gateway, instance = translation.source
-        if not counts:
-            counts["empty"] += 1
-        self.tally.add(
-            hour=hour_of(now), gateway=gateway, instance=instance, channel=arrival.channel, counts=counts
-        )
-        self.metrics.count(arrival.channel, gateway, instance, counts)
-        is_live = arrival.channel != "jsonl"
+    def _count(self, arrival: Arrival, translation: Translation) -> Counter[str]:
+        """Counts for each instance what became of its events; returns the sum over the body."""
+        now, channel = arrival.captured_at, arrival.channel
+        hour = hour_of(now)
+        if not translation.counted:
+            translation.counted[translation.source]["empty"] += 1
+        total: Counter[str] = Counter()
+        for (gateway, instance), counts in translation.counted.items():
+            self.tally.add(hour=hour, gateway=gateway, instance=instance, channel=channel, counts=counts)
+            self.metrics.count(channel, gateway, instance, counts)
+            total.update(counts)
+        is_live = channel != "jsonl"
         self.instances.saw(translation.source, now)
         for captured in translation.captured:
             if captured.state is not None or captured.source != translation.source:
@@ -228,6 +227,7 @@ class Capture:
                     seen.tell(captured.state, captured.stamp, now)
             if captured.kind in ENDS and is_live:
                 self.instances.forget(captured.source)
+        return total
 
     def _tell_moved(self) -> None:
         moved = self.scopes.moved()

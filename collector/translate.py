@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,9 @@ from outbox.record import Guard, GuardMode, MakeId, NewRecord, Stamp
 INSTANCE_CHARS_MAX: Final = 200
 STATE_CHARS_MAX: Final = 50
 STAMP_CHARS_MAX: Final = 100
+
+Counts: TypeAlias = defaultdict[Source, Counter[str]]
+"""What became of the events of one body, by the instance that each is of."""
 
 _GUARD_MODES: Final = {
     Fold.SNAPSHOT: GuardMode.SNAPSHOT,
@@ -73,7 +76,7 @@ class Translation(msgspec.Struct, frozen=True, kw_only=True):
 
     source: Source
     captured: tuple[Captured, ...] = ()
-    counted: Counter[str] = msgspec.field(default_factory=Counter)
+    counted: Counts
     """What made no record, and oddities, by name."""
 
 
@@ -115,11 +118,11 @@ def source_of(arrival: Arrival, named: str | None) -> Source:
 
 def _facts(arrival: Arrival, rules: Rules, reading: Reading) -> Translation:
     source = source_of(arrival, reading.instance)
-    counted: Counter[str] = Counter()
+    counted: Counts = defaultdict(Counter)
     for reason, count in reading.counted:
-        counted[reason] += count
+        counted[source][reason] += count
     if reading.instance is not None and arrival.path_instance not in {None, reading.instance}:
-        counted["path_mismatch"] += 1
+        counted[source]["path_mismatch"] += 1
     wanted: list[tuple[Event, Source]] = []
     for event in reading.events:
         of_event = source if event.instance is None else source_of(arrival, event.instance)
@@ -127,7 +130,7 @@ def _facts(arrival: Arrival, rules: Rules, reading: Reading) -> Translation:
         if refused is None:
             wanted.append((event, of_event))
         else:
-            counted[refused] += 1
+            counted[of_event][refused] += 1
     if not wanted:
         return Translation(source=source, counted=counted)
     cutter = Cutter(arrival.raw, reading, rules.secrets, [event for event, _ in wanted])
@@ -210,7 +213,8 @@ def _one_unknown(arrival: Arrival, rules: Rules, parts: CutParts, name: str, rea
     fingerprint = hashlib.sha256(arrival.raw).hexdigest()
     event = Event(kind="unknown", type=name, chat_jid=None, parts=(name, fingerprint, OCCURRENCE))
     captured = _captured(arrival, source, rules.scope_of(source), event, parts, reason)
-    return Translation(source=source, captured=(captured,), counted=Counter({"reader_error": 1}))
+    counted: Counts = defaultdict(Counter, {source: Counter({"reader_error": 1})})
+    return Translation(source=source, captured=(captured,), counted=counted)
 
 
 def _wire_name(body: object) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from collector import translate as translate_module
 from collector.alerts import Alerts
 from collector.capture import Capture
-from collector.config import CollectorConfig, GatewayConfig
-from collector.translate import Arrival
+from collector.config import CaptureFilter, CapturePolicy, CollectorConfig, GatewayConfig
 from contracts.events import Reading
 from outbox.clock import ManualClock
 from outbox.memory import MemoryStore
@@ -21,6 +22,7 @@ from outbox.record import NewRecord, PutResult
 from outbox.sqlite import open_sqlite
 from outbox.store import Store, StoreUnavailable
 from tests.collector.running import collector_config, fixture, gateway, message, running
+from tests.support.arriving import take_webhook
 
 
 class Bench:
@@ -39,19 +41,11 @@ class Bench:
 
     async def post(
         self, raw: bytes, name: str = "evolution", path_instance: str | None = "loja-sp"
-    ) -> dict[str, int]:
-        gateway = self.capture.gateway(name)
-        assert gateway is not None
-        arrival = Arrival(
-            raw=raw,
-            gateway=gateway,
-            path_instance=path_instance,
-            channel="webhook",
-            captured_at=self.clock.now(),
-        )
-        return dict(await self.capture.take(arrival))
+    ) -> Counter[str]:
+        now = self.clock.now()
+        return await take_webhook(self.capture, raw, gateway=name, path_instance=path_instance, at=now)
 
-    async def bodies(self) -> list[dict[str, object]]:
+    async def bodies(self) -> list[dict[str, Any]]:
         records = await self.store.claim(now=self.clock.now(), limit=10_000, bytes_max=2**40)
         await self.store.release(records)
         return [json.loads(record.body) for record in records]
@@ -145,6 +139,29 @@ async def test_a_number_of_a_cloud_body_has_its_own_scope(
     assert body["envelope"]
 
 
+async def test_a_body_of_several_numbers_is_counted_for_each(
+    tmp_path: Path, store: Store, clock: ManualClock
+) -> None:
+    policy = CapturePolicy(deny=CaptureFilter(instances=frozenset({"cloudapi/3"})))
+    made = await bench(tmp_path, store, clock, capture=policy)
+    body = json.loads(fixture("cloudapi/batch-two-entries.json"))
+    for number, template in ((2, body["entry"][1]), (3, body["entry"][1])):
+        entry = json.loads(json.dumps(template))
+        entry["changes"][0]["value"]["metadata"]["phone_number_id"] = str(number)
+        body["entry"].append(entry)
+    raw = json.dumps(body).encode()
+    first = body["entry"][0]["changes"][0]["value"]["metadata"]["phone_number_id"]
+    assert await made.post(raw, "cloudapi", None) == {"stored": 4, "denied": 1}
+    assert await made.post(raw, "cloudapi", None) == {"duplicate": 4, "denied": 1}
+    rows = {instance: counts for (_, _, instance, _), counts in made.capture.tally.rows.items()}
+    assert rows == {
+        first: {"stored": 3, "duplicate": 3},
+        "2": {"stored": 1, "duplicate": 1},
+        "3": {"denied": 2},
+    }
+    assert made.capture.tally.totals == {"stored": 4, "duplicate": 4, "denied": 2}
+
+
 def connection(state: str, number: int) -> bytes:
     return json.dumps(
         {
@@ -171,9 +188,7 @@ async def test_a_storm_of_equal_connection_events_becomes_ten_rows_the_last_and_
     await made.capture.release_storms()
     bodies = await made.bodies()
     assert len(bodies) == 11
-    envelope = bodies[-1]["envelope"]
-    assert isinstance(envelope, dict)
-    assert envelope["date_time"] == "2026-01-01T10:00:04.455Z", "the last of the storm"
+    assert bodies[-1]["envelope"]["date_time"] == "2026-01-01T10:00:04.455Z", "the last of the storm"
 
 
 async def test_news_after_a_storm_follow_its_last_event_and_a_restart_loses_nothing(
@@ -183,7 +198,7 @@ async def test_news_after_a_storm_follow_its_last_event_and_a_restart_loses_noth
     for number in range(30):
         await made.post(connection("connecting", number))
     await made.post(connection("open", 40))
-    states = [body["payload"]["state"] for body in await made.bodies()]  # type: ignore[index]
+    states = [body["payload"]["state"] for body in await made.bodies()]
     assert states == ["connecting"] * 11 + ["open"]
     for number in range(50, 80):
         await made.post(connection("connecting", number))

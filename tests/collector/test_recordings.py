@@ -10,10 +10,10 @@ import pytest
 
 from collector.alerts import Alerts
 from collector.capture import Capture
-from collector.translate import Arrival
 from outbox.clock import ManualClock
 from outbox.sqlite import open_sqlite
 from tests.collector.running import collector_config
+from tests.support.arriving import take_webhook
 
 FOLDER = Path(__file__).parent.parent / "contracts" / "gateways" / "fixtures" / "baileys"
 INDEX = json.loads((FOLDER / "index.json").read_text())["cases"]
@@ -27,18 +27,9 @@ async def test_case(case: str, tmp_path: Path) -> None:
         config = collector_config(tmp_path, "http://127.0.0.1:9")
         alerts = Alerts(now=clock.now, kept_max=10)
         capture = Capture(store=store, config=config, alerts=alerts, now=clock.now, on_put=lambda: None)
-        gateway = capture.gateway("baileys")
-        assert gateway is not None
         for name in INDEX[case]["files"]:
-            await capture.take(
-                Arrival(
-                    raw=(FOLDER / case / name).read_bytes(),
-                    gateway=gateway,
-                    path_instance="bot",
-                    channel="webhook",
-                    captured_at=clock.now(),
-                )
-            )
+            raw = (FOLDER / case / name).read_bytes()
+            await take_webhook(capture, raw, gateway="baileys", path_instance="bot", at=clock.now())
             clock.advance(60)
         records = await store.claim(now=clock.now(), limit=10_000, bytes_max=2**40)
     finally:

@@ -15,12 +15,12 @@ import pytest
 from collector.alerts import Alerts
 from collector.capture import Capture
 from collector.config import CollectorConfig
-from collector.translate import Arrival
 from contracts.jsontext import decode
 from outbox.clock import ManualClock
 from outbox.record import Record
 from outbox.sqlite import SqliteStore, open_sqlite
 from tests.golden.table import HERE, TABLES, Entry, load_secrets, load_table
+from tests.support.arriving import take_webhook
 
 STAMPED = ("evolution", "recordings", "waha", "cloudapi")
 BAILEYS_CASES = HERE.parent / "contracts" / "gateways" / "fixtures" / "baileys"
@@ -41,16 +41,8 @@ class Lake:
 
     async def post_body(self, raw: bytes, family: str, path_instance: str | None) -> Counter[str]:
         self.clock.advance(1)
-        gateway = self.capture.gateway(family)
-        assert gateway is not None
-        arrival = Arrival(
-            raw=raw,
-            gateway=gateway,
-            path_instance=path_instance,
-            channel="webhook",
-            captured_at=self.clock.now(),
-        )
-        return await self.capture.take(arrival)
+        now = self.clock.now()
+        return await take_webhook(self.capture, raw, gateway=family, path_instance=path_instance, at=now)
 
     async def records(self) -> list[Record]:
         """All that waits, oldest first; it waits again afterwards."""
