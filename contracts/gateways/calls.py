@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from contracts.events import OCCURRENCE, Part, Path
-from contracts.gateways.facts import EMPTY, SYNTHETIC_ID, Seen, Source
-from contracts.gateways.keys import own_parts
+from contracts.gateways.facts import EMPTY, Seen, Source
+from contracts.gateways.keys import id_flags, own_parts
 from contracts.gateways.shape import first_word, jid, mapping, word
 from contracts.jids import bare_jid, person
 
@@ -50,7 +50,7 @@ def _call(
         chat=chat,
         path=path,
         time=time,
-        flags=() if call_id else (SYNTHETIC_ID,),
+        flags=id_flags(call_id),
     )
 
 

@@ -7,11 +7,17 @@ from typing import Final
 
 from contracts.digest import content_digest
 from contracts.events import OCCURRENCE, Event, Part, Path
-from contracts.gateways.facts import SYNTHETIC_ID, Source
-from contracts.gateways.keys import MessageKey, message_parts, own_parts
+from contracts.gateways.facts import Source
+from contracts.gateways.keys import (
+    MessageKey,
+    id_flags,
+    message_parts,
+    moment_part,
+    own_parts,
+    reaction_parts,
+)
 from contracts.gateways.shape import first_word, mapping, word
 from contracts.status import canonical_status
-from contracts.times import as_seconds
 
 _MEDIA: Final = frozenset({"audio", "document", "image", "sticker", "video"})
 _ABOUT: Final = frozenset({"context", "from", "from_user_id", "id", "timestamp", "to", "type"})
@@ -40,7 +46,7 @@ def read_message(source: Source, path: Path, element: object, *, from_me: bool =
         time=message.get("timestamp"),
         time_from="message",
         digest=digest,
-        flags=() if key.id is not None else (SYNTHETIC_ID,),
+        flags=id_flags(key.id),
     )
 
 
@@ -60,7 +66,7 @@ def read_status(source: Source, path: Path, element: object) -> Event:
         path=path,
         time=status.get("timestamp"),
         time_from="message",
-        flags=() if own is not None else (SYNTHETIC_ID,),
+        flags=id_flags(own),
     )
 
 
@@ -77,29 +83,16 @@ def _stated(key: MessageKey, message: Mapping[str, object]) -> tuple[str, tuple[
         if not isinstance(said, dict):
             continue
         if kind == "reaction":
-            return "reaction", _reaction_parts(key, message, said)
+            target = word(said.get("message_id"))
+            return kind, reaction_parts(key, target, said.get("emoji"), message.get("timestamp"))
         target = word(said.get("original_message_id"))
         if kind == "revoke" and (target or key.id):
             return "message.revoke", (target or key.id,)
         if kind == "edit" and target:
             new = content_digest(_content(mapping(said.get("message")))).hex()
-            seconds = as_seconds(message.get("timestamp"))
-            return (
-                ("message.edit.echo", (target, new, OCCURRENCE))
-                if seconds is None
-                else ("message.edit", (target, new, seconds))
-            )
+            moment = moment_part(message.get("timestamp"))
+            return "message.edit.echo" if moment is OCCURRENCE else "message.edit", (target, new, moment)
     return None
-
-
-def _reaction_parts(
-    key: MessageKey, message: Mapping[str, object], reaction: Mapping[str, object]
-) -> tuple[Part, ...]:
-    if key.id is not None:
-        return (key.id,)
-    seconds = as_seconds(message.get("timestamp"))
-    emoji = word(reaction.get("emoji")) or ""
-    return (word(reaction.get("message_id")), key.author, emoji, OCCURRENCE if seconds is None else seconds)
 
 
 def _content(message: Mapping[str, object]) -> dict[str, object]:

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from contracts.canonical import content_hash
 from contracts.digest import content_digest
-from contracts.events import OCCURRENCE, Event, Part, Path
+from contracts.events import Event, Part, Path
 from contracts.gateways.content import (
     decode_base64,
     has_content,
     message_secrets,
     sha256_hex,
 )
-from contracts.gateways.facts import SYNTHETIC_ID, TIME_DOUBTFUL, Seen, Source
-from contracts.gateways.keys import MessageKey, message_parts, read_key
+from contracts.gateways.facts import TIME_DOUBTFUL, Seen, Source
+from contracts.gateways.keys import MessageKey, id_flags, message_parts, moment_part, reaction_parts, read_key
 from contracts.gateways.protocol import Carrier, protocol_fact
 from contracts.gateways.shape import mapping, word
 from contracts.status import canonical_status, status_rank, stub_number
@@ -77,30 +77,38 @@ def _stated(source: Source, carrier: Carrier, inner: Mapping[str, object], eleme
 
 
 def _message(source: Source, carrier: Carrier, body: Mapping[str, object], *, doubtful: bool) -> Event:
-    flags = (SYNTHETIC_ID,) if carrier.key.id is None else ()
-    return source.fact(
-        "message",
-        message_parts(carrier.key, "content", body),
-        chat=carrier.key.chat,
-        path=carrier.path,
-        time=carrier.time,
-        time_from="message",
-        digest=content_digest(body.get("message")),
-        flags=(*flags, TIME_DOUBTFUL) if doubtful else flags,
-        cuts=carrier.cuts,
+    parts = message_parts(carrier.key, "content", body)
+    digest = content_digest(body.get("message"))
+    return _own_fact(
+        source, carrier, "message", parts, digest=digest, more=(TIME_DOUBTFUL,) if doubtful else ()
     )
 
 
 def stub_fact(source: Source, carrier: Carrier, body: Mapping[str, object]) -> Event:
     """Return an element without content: what WhatsApp shows in a message's place."""
+    parts = message_parts(carrier.key, f"stub:{stub_word(body)}", body)
+    return _own_fact(source, carrier, "message.stub", parts)
+
+
+def _own_fact(
+    source: Source,
+    carrier: Carrier,
+    kind: str,
+    parts: tuple[Part, ...],
+    *,
+    digest: bytes | None = None,
+    more: tuple[str, ...] = (),
+) -> Event:
+    """The element itself as a fact: known by its own key, told when it says; ``more``: further flags."""
     return source.fact(
-        "message.stub",
-        message_parts(carrier.key, f"stub:{stub_word(body)}", body),
+        kind,
+        parts,
         chat=carrier.key.chat,
         path=carrier.path,
         time=carrier.time,
         time_from="message",
-        flags=() if carrier.key.id else (SYNTHETIC_ID,),
+        digest=digest,
+        flags=(*id_flags(carrier.key.id), *more),
         cuts=carrier.cuts,
     )
 
@@ -116,20 +124,16 @@ def reaction_fact(
     source: Source, carrier: Carrier, *, own: MessageKey, target: MessageKey, said: Mapping[str, object]
 ) -> Event:
     """Return a reaction: its own id; without one target, person, emoji or "", sender time."""
-    parts: tuple[Part, ...] = (own.id,)
-    if own.id is None:
-        seconds = as_seconds(said.get("senderTimestampMs"))
-        when = OCCURRENCE if seconds is None else seconds
-        parts = (target.id, own.author, word(said.get("text")) or "", when)
+    sent = said.get("senderTimestampMs")
     has_time = as_seconds(carrier.time) is not None
     return source.fact(
         "reaction",
-        parts,
+        reaction_parts(own, target.id, said.get("text"), sent),
         chat=own.chat or target.chat,
         path=carrier.path,
-        time=carrier.time if has_time else said.get("senderTimestampMs"),
+        time=carrier.time if has_time else sent,
         time_from="message",
-        flags=() if own.id else (SYNTHETIC_ID,),
+        flags=id_flags(own.id),
         cuts=carrier.cuts,
     )
 
@@ -137,23 +141,13 @@ def reaction_fact(
 def _poll_vote(source: Source, carrier: Carrier, vote: Mapping[str, object]) -> Event:
     parts: tuple[Part, ...] = (carrier.key.id,)
     if carrier.key.id is None:
-        seconds = as_seconds(vote.get("senderTimestampMs"))
         parts = (
             read_key(vote.get("pollCreationMessageKey")).id,
             carrier.key.author,
             content_hash("poll.vote", vote),
-            OCCURRENCE if seconds is None else seconds,
+            moment_part(vote.get("senderTimestampMs")),
         )
-    return source.fact(
-        "poll.vote",
-        parts,
-        chat=carrier.key.chat,
-        path=carrier.path,
-        time=carrier.time,
-        time_from="message",
-        flags=() if carrier.key.id else (SYNTHETIC_ID,),
-        cuts=carrier.cuts,
-    )
+    return _own_fact(source, carrier, "poll.vote", parts)
 
 
 def _second_facts(source: Source, key: MessageKey, body: Mapping[str, object]) -> Iterator[Event]:

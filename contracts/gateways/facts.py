@@ -20,7 +20,6 @@ Seen: TypeAlias = "Event | str"
 """An event, or the reason why what was seen makes no row."""
 Occurrence: TypeAlias = "str | tuple[str | int, ...] | None"
 
-SYNTHETIC_ID: Final = "synthetic_id"
 TIME_DOUBTFUL: Final = "time_doubtful"
 EMPTY: Final = "empty"
 

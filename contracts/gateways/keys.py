@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,8 @@ from contracts.events import OCCURRENCE, Part
 from contracts.gateways.shape import mapping, word
 from contracts.jids import bare_jid, chat_class, jid_kind, person
 from contracts.times import as_seconds
+
+SYNTHETIC_ID: Final = "synthetic_id"
 
 
 class MessageKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,13 +67,12 @@ def message_parts(key: MessageKey, variant: str, element: Mapping[str, object]) 
     """
     if key.id is not None:
         return (chat_class(key.chat), key.id, key.from_me, variant)
-    seconds = as_seconds(element.get("messageTimestamp"))
     content = {name: element.get(name) for name in ("message", "messageStubParameters")}
     return (
         key.chat_part,
         key.from_me,
         key.author,
-        OCCURRENCE if seconds is None else seconds,
+        moment_part(element.get("messageTimestamp")),
         variant,
         content_hash("message", content),
     )
@@ -81,3 +83,21 @@ def own_parts(own_id: str | None, kind: str, element: object, *rest: Part) -> tu
     if own_id is not None:
         return (own_id, *rest)
     return (None, *rest, content_hash(kind, element), OCCURRENCE)
+
+
+def reaction_parts(own: MessageKey, target: str | None, emoji: object, time: object) -> tuple[Part, ...]:
+    """Return the parts of a reaction: its own id; without one target, person, emoji or "", time."""
+    if own.id is not None:
+        return (own.id,)
+    return (target, own.author, word(emoji) or "", moment_part(time))
+
+
+def moment_part(time: object) -> Part:
+    """Return a time of its own in seconds; without one the occurrence stands for it."""
+    seconds = as_seconds(time)
+    return OCCURRENCE if seconds is None else seconds
+
+
+def id_flags(own_id: str | None) -> tuple[str, ...]:
+    """Return the flags of a fact that an id should tell apart: without one the identity is made up."""
+    return () if own_id is not None else (SYNTHETIC_ID,)

@@ -10,8 +10,8 @@ from contracts.canonical import content_hash
 from contracts.digest import content_digest
 from contracts.events import OCCURRENCE, Event, Fold, Part, Path
 from contracts.gateways.content import message_secrets, protocol_secrets, protocol_type
-from contracts.gateways.facts import SYNTHETIC_ID, Seen, Source, changed, subject_of
-from contracts.gateways.keys import NO_KEY, MessageKey, own_parts, read_key
+from contracts.gateways.facts import Seen, Source, changed, subject_of
+from contracts.gateways.keys import NO_KEY, MessageKey, id_flags, own_parts, read_key
 from contracts.gateways.shape import mapping, word
 from contracts.times import as_seconds
 
@@ -61,7 +61,7 @@ def revoke_fact(source: Source, carrier: Carrier, *, target: MessageKey, element
         path=carrier.path,
         time=carrier.time,
         time_from="message",
-        flags=() if known else (SYNTHETIC_ID,),
+        flags=id_flags(known),
         cuts=carrier.cuts,
     )
 
@@ -82,7 +82,7 @@ def _edit_fact(source: Source, carrier: Carrier, protocol: Mapping[str, object],
         path=carrier.path,
         time=time,
         time_from="message",
-        flags=() if known else (SYNTHETIC_ID,),
+        flags=id_flags(known),
         cuts=carrier.cuts,
     )
 
@@ -101,7 +101,7 @@ def edit_echo(
         chat=carrier.key.chat or target.chat,
         path=carrier.path,
         time=carrier.time,
-        flags=() if target.id else (SYNTHETIC_ID,),
+        flags=id_flags(target.id),
         cuts=carrier.cuts,
         subject=subject_of(target.id),
         members=changed(digest),

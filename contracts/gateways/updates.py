@@ -9,8 +9,8 @@ from contracts.canonical import content_hash
 from contracts.events import OCCURRENCE, Event, Fold, Part, Path
 from contracts.gateways.content import has_content, message_secrets
 from contracts.gateways.element import reaction_fact, status_word, stub_fact, stub_word
-from contracts.gateways.facts import SYNTHETIC_ID, Seen, Source, changed, subject_of
-from contracts.gateways.keys import MessageKey, own_parts, read_key
+from contracts.gateways.facts import Seen, Source, changed, subject_of
+from contracts.gateways.keys import MessageKey, id_flags, own_parts, read_key
 from contracts.gateways.protocol import Carrier, edit_echo, revoke_fact
 from contracts.gateways.shape import first_word, mapping, word
 from contracts.jids import bare_jid, chat_class, person
@@ -112,7 +112,7 @@ def _status_fact(
         path=carrier.path if first else None,
         payload=None if first else {"key": key.as_payload(), "status": status},
         time=carrier.time,
-        flags=() if key.id else (SYNTHETIC_ID,),
+        flags=id_flags(key.id),
         cuts=carrier.cuts if first else (),
     )
 
@@ -128,7 +128,7 @@ def flag_fact(source: Source, carrier: Carrier, field: str, value: object, *, fi
         path=carrier.path if first else None,
         payload=None if first else {"key": key.as_payload(), field: said},
         time=carrier.time,
-        flags=() if key.id else (SYNTHETIC_ID,),
+        flags=id_flags(key.id),
         cuts=carrier.cuts if first else (),
         subject=subject_of(chat_class(key.chat), key.id, field),
         members=changed(said),
@@ -160,7 +160,7 @@ def read_receipt(source: Source, path: Path, element: object) -> Iterator[Seen]:
             if place == 0
             else {"key": key.as_payload(), "receipt": {"userJid": who, field: as_seconds(time)}},
             time=time,
-            flags=() if key.id else (SYNTHETIC_ID,),
+            flags=id_flags(key.id),
         )
 
 
@@ -175,7 +175,7 @@ def read_local_delete(source: Source, path: Path, element: object) -> Iterator[S
             own_parts(key.id, "message.delete_local", element),
             chat=key.chat,
             path=path,
-            flags=() if key.id else (SYNTHETIC_ID,),
+            flags=id_flags(key.id),
         )
         return
     bare = bare_jid(chat)

@@ -8,13 +8,19 @@ from typing import Final
 from contracts.digest import content_digest
 from contracts.events import OCCURRENCE, Event, Part, Path
 from contracts.gateways.content import decode_base64, sha256_hex
-from contracts.gateways.facts import SYNTHETIC_ID, Source
-from contracts.gateways.keys import MessageKey, message_parts, own_parts
+from contracts.gateways.facts import Source
+from contracts.gateways.keys import (
+    MessageKey,
+    id_flags,
+    message_parts,
+    moment_part,
+    own_parts,
+    reaction_parts,
+)
 from contracts.gateways.shape import first_word, mapping, word
 from contracts.gateways.wahakeys import read_key, split_id
 from contracts.jids import person
 from contracts.status import canonical_status, status_rank
-from contracts.times import as_seconds
 
 PAYLOAD: Final[Path] = ("payload",)
 
@@ -89,11 +95,9 @@ def read_group_ack(source: Source, ack: Mapping[str, object]) -> Iterator[Event]
 def read_reaction(source: Source, message: Mapping[str, object]) -> Iterator[Event]:
     """Read message.reaction; the emoji "" is a removal."""
     key = read_key(message)
-    parts: tuple[Part, ...] = (key.id,)
-    if key.id is None:
-        reaction = mapping(message.get("reaction"))
-        target = split_id(reaction.get("messageId")).id
-        parts = (target, key.author, word(reaction.get("text")) or "", _moment(message))
+    reaction = mapping(message.get("reaction"))
+    target = split_id(reaction.get("messageId")).id
+    parts = reaction_parts(key, target, reaction.get("text"), message.get("timestamp"))
     yield _fact(source, message, "reaction", parts, key.chat)
 
 
@@ -102,7 +106,7 @@ def read_edit(source: Source, message: Mapping[str, object]) -> Iterator[Event]:
     target = split_id(message.get("editedMessageId")).id
     if target is None:
         return
-    moment = _moment(message)
+    moment = moment_part(message.get("timestamp"))
     kind = "message.edit.echo" if moment is OCCURRENCE else "message.edit"
     parts = (target, content_digest(_content(message)).hex(), moment)
     yield _fact(source, message, kind, parts, read_key(message).chat)
@@ -161,14 +165,9 @@ def _message(
     digest: bytes | None,
 ) -> Event:
     told = {"messageTimestamp": message.get("timestamp"), "message": _content(message)}
-    flags = () if key.id is not None else (SYNTHETIC_ID,)
+    flags = id_flags(key.id)
     parts = message_parts(key, variant, told)
     return _fact(source, message, kind, parts, key.chat, digest=digest, flags=flags)
-
-
-def _moment(message: Mapping[str, object]) -> Part:
-    seconds = as_seconds(message.get("timestamp"))
-    return OCCURRENCE if seconds is None else seconds
 
 
 def _content(message: Mapping[str, object]) -> dict[str, object]:
