@@ -14,10 +14,11 @@ from alembic.script import ScriptDirectory
 
 from collector.control import NotRunning, ask
 from collector.verbs import Document, VerbError, unheard
-from zaplake import backend_checks
+from zaplake import backend_checks, statements
 from zaplake.alert_steps import STEPS
 from zaplake.connecting import check as check_gateway
 from zaplake.database import lake_dsn
+from zaplake.embedded import has_cluster
 from zaplake.finding import Finding
 from zaplake.machine import examine_machine
 from zaplake.query import connect
@@ -33,7 +34,7 @@ SAID_ELSEWHERE: Final = frozenset({"shipper.halted", "outbox.dead", "outbox.back
 
 async def examine(settings: Settings) -> AsyncIterator[Finding]:
     """All checks, in the order in which an event's way home would be repaired."""
-    for finding in await asyncio.to_thread(list, examine_machine(settings.data_dir.expanduser().resolve())):
+    for finding in await asyncio.to_thread(list, examine_machine(settings.data_dir.resolve())):
         yield finding
     secrets, finding = _secrets(settings)
     yield finding
@@ -73,8 +74,7 @@ def _secrets(settings: Settings) -> tuple[tuple[bytes, ...], Finding]:
 
 
 def _has_lake(settings: Settings) -> bool:
-    cluster = settings.data_dir.expanduser() / "postgres" / "PG_VERSION"
-    return settings.database_url is not None or cluster.exists()
+    return settings.database_url is not None or has_cluster(settings.data_dir)
 
 
 def _serves_only(settings: Settings) -> bool:
@@ -98,13 +98,13 @@ async def _postgres(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _version(connection: asyncpg.Connection[Any], name: str) -> Finding:
-    version = await connection.fetchval("show server_version")
-    if int(await connection.fetchval("show server_version_num")) < POSTGRES_MIN:
+    version = await connection.fetchrow(statements.SERVER_VERSION)
+    if version["number"] < POSTGRES_MIN:
         return Finding(
-            what=f"Postgres of {name} is {version}",
+            what=f"Postgres of {name} is {version['name']}",
             next_step=f"move to PostgreSQL {POSTGRES_MIN // 10_000} or newer",
         )
-    return Finding(what=f"Postgres of {name}: {version}, answers")
+    return Finding(what=f"Postgres of {name}: {version['name']}, answers")
 
 
 async def _schema(connection: asyncpg.Connection[Any]) -> Finding:
@@ -112,7 +112,7 @@ async def _schema(connection: asyncpg.Connection[Any]) -> Finding:
     config.set_main_option("script_location", "migrations:")
     wanted = ScriptDirectory.from_config(config).get_current_head()
     try:
-        found = await connection.fetchval("select version_num from lake.schema_version")
+        found = await connection.fetchval(statements.SCHEMA_VERSION)
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
         found = None
     except asyncpg.PostgresError as error:

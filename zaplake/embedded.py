@@ -29,6 +29,7 @@ START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 30
 BACKENDS_S_MAX: Final = 10.0
 """How long the backends of a killed postmaster are given to notice."""
+PGDATA_FOLDER: Final = "postgres"
 SOCKET_NAME: Final = ".s.PGSQL.5432"
 SOCKET_PATH_BYTES_MAX: Final = 107
 _SOCKET_DIR_LINE: Final = 4
@@ -40,9 +41,9 @@ class EmbeddedPostgres:
 
     def __init__(self, data_dir: Path, *, create: bool = True) -> None:
         """Starts or finds the server. Blocking. Raises Trouble, also for no lake and ``create`` False."""
-        self._folder = data_dir.expanduser().resolve()
-        self.pgdata = self._folder / "postgres"
-        if not create and not (self.pgdata / "PG_VERSION").exists():
+        self._folder = data_dir.resolve()
+        self.pgdata = self._folder / PGDATA_FOLDER
+        if not create and not has_cluster(self._folder):
             raise Trouble(
                 f"there is no lake in {self._folder} yet",
                 "start one with `zaplake up --data-dir DIR`, or set DATABASE_URL to a Postgres that has one",
@@ -124,6 +125,11 @@ class EmbeddedPostgres:
                 time.sleep(0.2)
             except (subprocess.CalledProcessError, OSError, RuntimeError) as error:
                 raise _start_trouble(self.pgdata, str(error)) from error
+
+
+def has_cluster(data_dir: Path) -> bool:
+    """Whether a Postgres was ever made in this data folder."""
+    return (data_dir / PGDATA_FOLDER / "PG_VERSION").exists()
 
 
 def _packaged_server(pgdata: Path) -> Any:

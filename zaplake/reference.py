@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -56,27 +55,27 @@ ZAPLAKE_GATEWAY_TOKENS=
 
 def settings_page() -> str:
     """docs/settings.md."""
-    lines = [_MD_HEAD]
-    for section, keys in _sections():
-        lines.append(f"## {section}\n\n| key | environment | default | what |\n|---|---|---|---|")
-        lines.extend(f"| `{k.name}` | `{k.env}` | {_shown(k) or '–'} | {k.text} |" for k in keys)
-        lines.append("")
-    return "\n".join(lines)
+    title = "## {}\n\n| key | environment | default | what |\n|---|---|---|---|"
+    return _page(_MD_HEAD, title, _row)
 
 
 def env_example() -> str:
     """.env.example."""
-    lines = [_ENV_HEAD]
-    for section, keys in _sections():
-        lines.append(f"# {section}")
-        lines.extend(f"# {key.text}\n#{key.env}={_shown(key).strip('`')}" for key in keys)
-        lines.append("")
-    return "\n".join(lines)
+    return _page(_ENV_HEAD, "# {}", lambda key: f"# {key.text}\n#{key.env}={_shown(key)}")
 
 
-def _sections() -> Iterator[tuple[str, list[Key]]]:
-    for section, keys in groupby(all_keys().values(), key=lambda key: ".".join(key.path[:-1])):
-        yield section or "General", list(keys)
+def _page(head: str, title: str, line: Callable[[Key], str]) -> str:
+    """The keys below their sections, each of which stands where its first key does."""
+    sections: dict[str, list[str]] = {}
+    for key in all_keys().values():
+        section = ".".join(key.path[:-1]) or "General"
+        sections.setdefault(section, [title.format(section)]).append(line(key))
+    return "\n".join([head, *(line for lines in sections.values() for line in (*lines, ""))])
+
+
+def _row(key: Key) -> str:
+    default = f"`{_shown(key)}`" if _shown(key) else "–"
+    return f"| `{key.name}` | `{key.env}` | {default} | {key.text} |"
 
 
 def _shown(key: Key) -> str:
@@ -85,7 +84,7 @@ def _shown(key: Key) -> str:
     if value is None or value == () or value == frozenset() or value == {}:
         return ""
     assert not isinstance(value, Secret | Mapping), "no secret and no table has a default"
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def main() -> None:

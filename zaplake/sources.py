@@ -109,7 +109,7 @@ def _converted(key: Key, value: object, source: str, *, from_text: bool) -> obje
         if from_text and isinstance(value, str):
             value = _from_text(key, value)
         return msgspec.convert(value, key.hint, strict=not from_text, dec_hook=_decode)
-    except (msgspec.ValidationError, msgspec.DecodeError, ValueError, TypeError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:  # the last one: no such home
         raise UsageTrouble(f"{key.name} ({source}): {error}", f"{key.text} {_SEE}") from error
 
 
@@ -130,4 +130,4 @@ def _decode(kind: type[Any], value: object) -> object:
     assert kind in (Secret, Path), "every other type of a key is one that msgspec converts itself"
     if not isinstance(value, str | Path):
         raise TypeError(f"Expected `str`, got `{type(value).__name__}`")
-    return kind(value)
+    return Path(value).expanduser() if kind is Path else Secret(str(value))

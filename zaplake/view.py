@@ -44,7 +44,7 @@ class JsonLines:
         if state == "ready":
             document |= {
                 "gateways": gateway_urls(self._settings, addresses),
-                "data_dir": str(self._settings.data_dir.expanduser().resolve()),
+                "data_dir": str(self._settings.data_dir.resolve()),
                 "pid": os.getpid(),
             }
         print(json.dumps(document), file=self._out, flush=True)

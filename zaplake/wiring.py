@@ -64,7 +64,7 @@ def verbs_config(settings: Settings) -> CollectorConfig:
 
 def outbox_folder(settings: Settings) -> Path:
     """Where the collector keeps its file: 0700, beside the folder of the embedded Postgres."""
-    return settings.data_dir.expanduser().resolve() / OUTBOX_FOLDER
+    return settings.data_dir.resolve() / OUTBOX_FOLDER
 
 
 def _found_secrets(settings: Settings) -> tuple[bytes, ...]:

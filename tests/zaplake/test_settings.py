@@ -87,6 +87,12 @@ def test_later_sources_win(tmp_path: Path) -> None:
     assert overridden.data_dir == Path("data")
 
 
+def test_a_tilde_is_the_home_for_all_that_the_data_folder_holds() -> None:
+    home = Path("~/lake").expanduser()
+    assert load_settings(None, {"ZAPLAKE_DATA_DIR": "~/lake"}).data_dir == home
+    assert load_settings(None, {}, {"data_dir": Path("~/lake")}).data_dir == home
+
+
 def test_aliases_and_their_own_names() -> None:
     for alias, name in ENV_ALIASES.items():
         settings = load_settings(None, {alias: "scheme://one"})
@@ -140,6 +146,7 @@ def test_toml_says_the_same() -> None:
         ("ZAPLAKE_SIGNING_SECRETS", "", "empty"),
         ("ZAPLAKE_SIGNING_SECRETS", f"{VALUE},,", "empty"),
         ("ZAPLAKE_DATABASE_URL", " ", "empty"),
+        ("ZAPLAKE_DATA_DIR", "~nobody-of-this-name/lake", "data_dir (ZAPLAKE_DATA_DIR)"),
         ("ZAPLAKE_ACCOUNTS", "{", "accounts (ZAPLAKE_ACCOUNTS)"),
         ("ZAPLAKE_ACCOUNTS", '{"noslash": "x"}', "'noslash'"),
         ("ZAPLAKE_GATEWAYS", '[{"name": "e", "family": "evolution", "tokns": []}]', "tokns"),

@@ -1,0 +1,13 @@
+"""Every SQL statement of ours, each with a name and a why; what an operator asks comes from them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# For people as it calls itself (also "15.4 (Debian 15.4-1)"), and as a number that can be compared.
+SERVER_VERSION: Final = """
+SELECT current_setting('server_version') AS name, current_setting('server_version_num')::integer AS number
+"""
+
+# Where Alembic notes the step that this database is at (migrations/env.py).
+SCHEMA_VERSION: Final = "SELECT version_num FROM lake.schema_version"
