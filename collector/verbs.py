@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from collector.capture import Capture
 from collector.carrying import PAGE_BYTES_MAX, PAGE_RECORDS_MAX, STATES, NoRecord, record_document, record_of
@@ -22,7 +22,7 @@ from outbox.store import DeadRecord, Store
 
 LIST_MAX: Final = 1_000
 
-Document: TypeAlias = dict[str, object]
+Document: TypeAlias = dict[str, Any]
 """A JSON object."""
 OnProgress: TypeAlias = Callable[[Document], Awaitable[None]]
 

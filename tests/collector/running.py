@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -40,31 +41,27 @@ class Running:
         return await self.daemon.status()
 
     async def totals(self) -> dict[str, int]:
-        totals = (await self.status())["totals"]
-        assert isinstance(totals, dict)
+        totals: dict[str, int] = (await self.status())["totals"]
         return totals
 
     async def outbox(self) -> dict[str, int]:
-        outbox = (await self.status())["outbox"]
-        assert isinstance(outbox, dict)
+        outbox: dict[str, int] = (await self.status())["outbox"]
         return outbox
 
     async def alerts(self) -> set[str]:
         """Names of the alerts that last now."""
-        alerts = (await self.status())["alerts"]
-        assert isinstance(alerts, dict)
-        return {str(alert["alert"]) for alert in alerts["active"]}
+        return {alert["alert"] for alert in (await self.status())["alerts"]["active"]}
 
 
-def collector_config(folder: Path, url: str, **changes: object) -> CollectorConfig:
-    values: dict[str, object] = {
+def collector_config(folder: Path, url: str, **changes: Any) -> CollectorConfig:
+    values: dict[str, Any] = {
         "backend_url": url,
         "secrets": (SECRET,),
         "data_folder": folder / "collector",
         "port": 0,
         "heartbeat_s": 30.0,
     }
-    return CollectorConfig(**{**values, **changes})  # type: ignore[arg-type]
+    return CollectorConfig(**{**values, **changes})
 
 
 @contextlib.asynccontextmanager
@@ -137,10 +134,10 @@ def message(number: int, instance: str = "loja-sp", **more: object) -> bytes:
     return json.dumps(body).encode()
 
 
-def gateway(**values: object) -> tuple[GatewayConfig, ...]:
+def gateway(**values: Any) -> tuple[GatewayConfig, ...]:
     """One configured gateway named ``evo``."""
-    return (GatewayConfig(**{"name": "evo", "family": "evolution", **values}),)  # type: ignore[arg-type]
+    return (GatewayConfig(**{"name": "evo", "family": "evolution", **values}),)
 
 
-def limits(**values: object) -> Limits:
-    return Limits(**values)  # type: ignore[arg-type]
+def limits(**values: Any) -> Limits:
+    return Limits(**values)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from asgi.answers import send_answer
 from asgi.body import BodyBudget, ClientGone, read_body
@@ -56,7 +56,7 @@ class ScriptedBackend:
     scopes: list[dict[str, str]] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     stored: dict[str, bytes] = field(default_factory=dict)
-    heartbeats: list[dict[str, object]] = field(default_factory=list)
+    heartbeats: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
     port: int = 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import structlog
@@ -83,9 +83,8 @@ async def halt(folder: Path, reply: Reply) -> None:
             return "shipper.halted" not in await collector.alerts()
 
         await eventually(is_over, "resolved")
-        alerts = (await collector.status())["alerts"]
-        assert isinstance(alerts, dict)
-        told = [line["what"] for line in alerts["recent"] if line["alert"] == "shipper.halted"]
+        recent = (await collector.status())["alerts"]["recent"]
+        told = [line["what"] for line in recent if line["alert"] == "shipper.halted"]
         assert told == ["raised", "resolved"]
 
 
@@ -104,10 +103,12 @@ async def come_again(folder: Path, reply: Reply) -> None:
         await eventually(lambda: len(backend.stored) == 1, f"delivered after {reply.status}")
 
 
-async def all_of(case: Callable[[Path, Reply], object], replies: dict[str, Reply], folder: Path) -> None:
+async def all_of(
+    case: Callable[[Path, Reply], Coroutine[None, None, None]], replies: dict[str, Reply], folder: Path
+) -> None:
     async with asyncio.TaskGroup() as tasks:
         for number, reply in enumerate(replies.values()):
-            tasks.create_task(case(folder / str(number), reply))  # type: ignore[arg-type]
+            tasks.create_task(case(folder / str(number), reply))
 
 
 async def test_only_what_blames_the_record_makes_a_dead_letter(tmp_path: Path) -> None:
@@ -195,9 +196,9 @@ async def test_heartbeats_say_what_the_contract_asks_for_and_bring_the_table(tmp
     assert beat["name"] == "collector"
     assert {"version", "epoch", "boot", "uptime_s", "depth", "disk_free_bytes"} <= beat.keys()
     assert [other["seq"] for other in backend.heartbeats] == list(range(1, len(backend.heartbeats) + 1))
-    instances = {row["instance"]: row for row in beat["instances"]}  # type: ignore[attr-defined]
+    instances = {row["instance"]: row for row in beat["instances"]}
     assert instances["loja-sp"]["state"] == "open"
-    counters = {(row["instance"], row["channel"]): row["count"] for row in beat["counters"]}  # type: ignore[attr-defined]
+    counters = {(row["instance"], row["channel"]): row["count"] for row in beat["counters"]}
     assert counters[("loja-sp", "webhook")] == 2
     told = json.dumps(logs, default=str)
     assert "heartbeat" in told

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from collector.config import CaptureFilter, CollectorConfig, ConfigError, GatewayConfig, Limits
 
 
-def config(**changes: object) -> CollectorConfig:
-    values: dict[str, object] = {
+def config(**changes: Any) -> CollectorConfig:
+    values: dict[str, Any] = {
         "backend_url": "http://127.0.0.1:8000",
         "secrets": (b"signing-secret",),
         "data_folder": Path("unused"),
     }
-    return CollectorConfig(**{**values, **changes})  # type: ignore[arg-type]
+    return CollectorConfig(**{**values, **changes})
 
 
 def test_without_gateways_there_are_four_open_to_loopback() -> None:
@@ -43,7 +44,7 @@ def test_without_gateways_there_are_four_open_to_loopback() -> None:
         ({"accounts": {("evolution", "x"): ""}}, "accounts"),
     ],
 )
-def test_refused_settings_are_named(changes: dict[str, object], named: str) -> None:
+def test_refused_settings_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         config(**changes)
 
@@ -57,9 +58,9 @@ def test_refused_settings_are_named(changes: dict[str, object], named: str) -> N
         ({"stop_grace_s": -1.0}, "stop_grace_s"),
     ],
 )
-def test_dangerous_limits_are_named(changes: dict[str, float], named: str) -> None:
+def test_dangerous_limits_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        Limits(**changes)  # type: ignore[arg-type]
+        Limits(**changes)
 
 
 def test_two_gateways_of_one_name_are_refused() -> None:
@@ -71,16 +72,16 @@ def test_two_gateways_of_one_name_are_refused() -> None:
 @pytest.mark.parametrize(
     "values", [{"tokens": ("short",)}, {"hmac_keys": ("",)}, {"verify_token": "1234567"}, {"name": "a/b"}]
 )
-def test_guessable_secrets_and_odd_names_are_refused(values: dict[str, object]) -> None:
+def test_guessable_secrets_and_odd_names_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        GatewayConfig(**{"name": "evo", "family": "evolution", **values})  # type: ignore[arg-type]
+        GatewayConfig(**{"name": "evo", "family": "evolution", **values})
 
 
 def test_unknown_family_kind_and_chat_class_are_refused() -> None:
     with pytest.raises(ConfigError, match="family"):
-        GatewayConfig(name="x", family="signal")  # type: ignore[arg-type]
+        GatewayConfig(name="x", family="signal")  # type: ignore[arg-type]  # what a settings file may hold
     with pytest.raises(ConfigError, match="chat class"):
-        CaptureFilter(chat_classes=frozenset({"crowd"}))  # type: ignore[arg-type]
+        CaptureFilter(chat_classes=frozenset({"crowd"}))  # type: ignore[arg-type]  # as above
     with pytest.raises(ConfigError, match="unknown kind"):
         CaptureFilter(kinds=frozenset({"mesage"}))  # allowed alone, it would drop every event
 

@@ -27,13 +27,12 @@ async def test_odd_names_are_stored_apart_and_told(tmp_path: Path) -> None:
         assert (await collector.post("/gateways/evolution/a%00c", nothing)).status_code == 200
 
         def told() -> bool:
-            return bool(backend.heartbeats) and len(backend.heartbeats[-1]["instances"]) == 5  # type: ignore[arg-type]
+            return bool(backend.heartbeats) and len(backend.heartbeats[-1]["instances"]) == 5
 
         await eventually(told, "a heartbeat names all five instances")
         await eventually(lambda: len(backend.stored) == 5, "all five are stored")
         assert (await collector.client.get("/status")).status_code == 200
         assert not collector.task.done()
     instances = backend.heartbeats[-1]["instances"]
-    assert isinstance(instances, list)
     assert len({instance["instance"] for instance in instances}) == 5
     assert all(len(instance["state"] or "") <= 50 for instance in instances)

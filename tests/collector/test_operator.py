@@ -64,13 +64,11 @@ async def test_dead_letters_over_the_socket_of_a_living_daemon(tmp_path: Path) -
             await eventually(all_dead, "three dead letters")
             listed = (await operator("dead.list"))["dead"]
             assert operator.live
-            assert isinstance(listed, list)
             assert [letter["status"] for letter in listed] == [422, 422, 422]
             assert "body" not in listed[0]
             second = (await operator("dead.list", limit=1, after=listed[0]["rowid"]))["dead"]
             assert second == listed[1:2]
             shown = (await operator("dead.show", id=listed[0]["id"]))["dead"]
-            assert isinstance(shown, list)
             assert json.loads(shown[0]["body"])["kind"] == "message"
             assert await operator("dead.drop", ids=[listed[0]["id"]]) == {"dropped": 1}
             backend.script = None
@@ -87,7 +85,7 @@ async def test_the_same_words_work_on_the_file_of_a_stopped_daemon(tmp_path: Pat
     operator = Operator(config)
     status = await operator("status")
     assert operator.live is False
-    assert status["outbox"]["waiting"] == 1  # type: ignore[index]
+    assert status["outbox"]["waiting"] == 1
     assert (await operator("dead.list")) == {"dead": []}
     assert not config.socket_path.exists()
     with pytest.raises(NotRunning):
@@ -173,7 +171,7 @@ async def test_a_file_loaded_twice_adds_nothing(tmp_path: Path, live: bool) -> N
         first = await operator("load", path=str(file))
         assert first["counts"] == {"stored": 8}
         assert (first["bad_lines"], first["lines"]) == (1, 11)
-        assert first["bad"][0]["line"] == 11  # type: ignore[index]
+        assert first["bad"][0]["line"] == 11
         assert operator.live is live
         assert operator.progress[-1]["bytes_read"] == file.stat().st_size
         assert (await operator("load", path=str(file)))["counts"] == {"duplicate": 8}
@@ -217,7 +215,7 @@ async def test_bad_lines_are_told_and_never_stop_a_load(
     report = await Operator(config)("load", path=str(file))
     assert report["counts"] == {"stored": 6}
     assert report["bad_lines"] == 6
-    assert [line["line"] for line in report["bad"]] == [1, 3, 5, 7, 9]  # type: ignore[attr-defined]
+    assert [line["line"] for line in report["bad"]] == [1, 3, 5, 7, 9]
 
 
 async def test_a_line_above_the_limit_is_skipped_whole(tmp_path: Path) -> None:
