@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from outbox.fsync import sync_folder
+from outbox.history import history_members
 from outbox.store import DeadRecord
 
 
@@ -42,12 +43,7 @@ def _line(letter: DeadRecord) -> bytes:
     fields = {
         "id": letter.id,
         "digest": letter.digest.hex(),
-        "label": letter.label,
-        "channel": letter.channel,
-        "status": letter.status,
-        "reason": letter.reason,
-        "attempts": letter.attempts,
-        "created_at": letter.created_at.isoformat(),
+        **history_members(letter),
         "died_at": letter.died_at.isoformat(),
         "body_base64": base64.b64encode(letter.body or b"").decode(),
     }

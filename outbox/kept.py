@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from outbox.record import PutOutcome
+
+T = TypeVar("T")
 
 KeptState: TypeAlias = Literal["waiting", "dead"]
 
@@ -50,3 +52,13 @@ class Keeping(Protocol):
         something would have to wait and the store was full before.
         """
         ...
+
+
+def within_bytes(rows: Iterable[T], bytes_max: int, body_of: Callable[[T], bytes]) -> Iterator[T]:
+    """The first rows whose bodies have ``bytes_max`` together; the very first may have more alone."""
+    room = bytes_max
+    for number, row in enumerate(rows):
+        room -= len(body_of(row))
+        if number and room < 0:
+            return
+        yield row

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TypeVar
 
 from outbox import memory_kept
 from outbox.clock import Clock, SystemClock
-from outbox.kept import KeptRecord, KeptState
+from outbox.kept import KeptRecord, KeptState, within_bytes
 from outbox.memory_state import State, Storm, sighting
 from outbox.record import NewRecord, PutOutcome, PutResult, Record
 from outbox.store import (
@@ -24,6 +25,8 @@ from outbox.store import (
     StoreUnavailable,
 )
 from outbox.verdict import Verdict
+
+T = TypeVar("T")
 
 
 class MemoryStore:
@@ -47,33 +50,42 @@ class MemoryStore:
             raise StoreUnavailable("the outbox is closed")
         return self._state
 
-    async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
+    def _all_or_none(self, work: Callable[[State], T]) -> T:
+        """Raises StoreFull when ``work`` made records wait and the store was full before."""
         before = self._open().copy()
-        waiting = [len(row.record.body) for row in before.rows.values()]
-        is_full = self._limits.share(len(waiting), sum(waiting)) >= 1
+        sizes = [len(row.body) for row in before.rows.values()]
         try:
-            results = [self._state.put(record) for record in records]
-            if is_full and len(self._state.rows) > len(waiting):
-                self._limits.admit(len(waiting), sum(waiting))
+            done = work(self._state)
+            if len(self._state.rows) > len(sizes):
+                self._limits.admit(len(sizes), sum(sizes))
         except BaseException:
             self._state = before
             raise
-        return results
+        return done
+
+    async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
+        return self._all_or_none(lambda state: [state.put(record) for record in records])
 
     async def claim(self, *, now: datetime, limit: int, bytes_max: int) -> list[Record]:
         state = self._open()
         self._lease += 1
-        due = [row for rowid, row in state.rows.items() if row.due_at <= now and rowid not in self._leases]
-        due.sort(key=lambda row: (row.due_at, row.record.rowid))
-        claimed: list[Record] = []
-        room = bytes_max
-        for row in due[:limit]:
-            room -= len(row.record.body)
-            if claimed and room < 0:
-                break
-            claimed.append(replace(row.record, lease=self._lease))
-            self._leases[row.record.rowid] = self._lease
-        return claimed
+        due = [row for rowid, row in state.rows.items() if row.at <= now and rowid not in self._leases]
+        due.sort(key=lambda row: (row.at, row.rowid))
+        claimed = list(within_bytes(due[:limit], bytes_max, lambda row: row.body))
+        self._leases.update((row.rowid, self._lease) for row in claimed)
+        return [
+            Record(
+                rowid=row.rowid,
+                id=row.id,
+                digest=row.digest,
+                body=row.body,
+                label=row.label,
+                attempts=row.attempts,
+                created_at=row.created_at,
+                lease=self._lease,
+            )
+            for row in claimed
+        ]
 
     def _unlease(self, rowid: int, lease: int) -> bool:
         return self._leases.get(rowid) == lease and self._leases.pop(rowid) == lease
@@ -87,34 +99,20 @@ class MemoryStore:
 
     def _settle_one(self, s: Settlement) -> None:
         state, row = self._state, self._state.rows[s.rowid]
-        waiting = row.record
+        tried = replace(
+            row, attempts=row.attempts + s.spent, status=s.status, reason=s.reason[:REASON_CHARS_MAX]
+        )
         match s.verdict:
             case Verdict.HALT:
                 return
             case Verdict.RETRY:
-                record = replace(waiting, attempts=waiting.attempts + s.spent)
-                state.rows[s.rowid] = replace(row, record=record, due_at=s.due_at or s.now)
+                state.rows[s.rowid] = replace(tried, at=s.due_at or s.now)
                 return
             case Verdict.DELIVERED:
-                first = sighting(waiting.digest, row.channel, waiting.created_at)
-                state.seen[waiting.id, waiting.digest] = (s.now, first)
+                state.seen[row.id, row.digest] = (s.now, sighting(row.digest, row.channel, row.created_at))
             case Verdict.DEAD:
-                state.rowid += 1
-                state.dead[waiting.id, waiting.digest] = DeadRecord(
-                    rowid=state.rowid,
-                    id=waiting.id,
-                    digest=waiting.digest,
-                    label=waiting.label,
-                    channel=row.channel,
-                    status=s.status,
-                    reason=s.reason[:REASON_CHARS_MAX],
-                    attempts=waiting.attempts + 1,
-                    created_at=waiting.created_at,
-                    died_at=s.now,
-                    body_bytes=len(waiting.body),
-                    body=waiting.body,
-                )
-        del state.rows[s.rowid], state.keys[waiting.id, waiting.digest]
+                state.bury(replace(tried, attempts=row.attempts + 1), at=s.now)
+        del state.rows[s.rowid], state.keys[row.id, row.digest]
 
     async def release(self, records: Sequence[Record]) -> int:
         self._open()
@@ -122,11 +120,11 @@ class MemoryStore:
 
     async def next_due(self) -> datetime | None:
         rows = self._open().rows.items()
-        return min((row.due_at for rowid, row in rows if rowid not in self._leases), default=None)
+        return min((row.at for rowid, row in rows if rowid not in self._leases), default=None)
 
     async def stats(self) -> StoreStats:
         state = self._open()
-        records = [row.record for row in state.rows.values()]
+        records = list(state.rows.values())
         return StoreStats(
             waiting=len(records),
             claimed=len(self._leases),
@@ -142,21 +140,22 @@ class MemoryStore:
     async def sightings(self, record_id: str) -> list[Sighting]:
         return self._open().sightings(record_id)
 
-    def _dead(self, ids: Sequence[str] | None) -> list[DeadRecord]:
+    def _dead(self, ids: Sequence[str] | None) -> list[KeptRecord]:
         dead = self._open().dead.values()
         return sorted((d for d in dead if ids is None or d.id in ids), key=lambda d: d.rowid)
 
     async def dead_list(self, *, limit: int, after: int = 0) -> list[DeadRecord]:
-        return [replace(d, body=None) for d in self._dead(None) if d.rowid > after][:limit]
+        dead = [d for d in self._dead(None) if d.rowid > after]
+        return [replace(_dead_record(d), body=None) for d in dead[:limit]]
 
     async def dead_show(self, record_id: str) -> list[DeadRecord]:
-        return self._dead([record_id])
+        return [_dead_record(d) for d in self._dead([record_id])]
 
     async def dead_requeue(self, ids: Sequence[str] | None) -> int:
         chosen = self._dead(ids)
         for d in chosen:
             del self._state.dead[d.id, d.digest]
-            again = NewRecord(id=d.id, body=d.body or b"", digest=d.digest, channel=d.channel, label=d.label)
+            again = NewRecord(id=d.id, body=d.body, digest=d.digest, channel=d.channel, label=d.label)
             self._state.insert(d.id, again, created_at=d.created_at)
         return len(chosen)
 
@@ -170,16 +169,7 @@ class MemoryStore:
         return memory_kept.kept(self._open(), state, after, limit, bytes_max)
 
     async def restore(self, records: Sequence[KeptRecord]) -> list[PutOutcome]:
-        before = self._open().copy()
-        waiting = [len(row.record.body) for row in before.rows.values()]
-        try:
-            outcomes = memory_kept.restore(self._state, records)
-            if len(self._state.rows) > len(waiting):
-                self._limits.admit(len(waiting), sum(waiting))
-        except BaseException:
-            self._state = before
-            raise
-        return outcomes
+        return self._all_or_none(lambda state: memory_kept.restore(state, records))
 
     async def get_meta(self, key: str) -> bytes | None:
         self._open()
@@ -218,7 +208,7 @@ class MemoryStore:
         state, room = self._open(), limits.rows_per_call_max
         exported = [d for d in self._dead(None) if d.rowid <= limits.dead_through][:room]
         excess = len(state.dead) - limits.dead_rows_max
-        dead = [d for place, d in enumerate(exported) if place < excess or d.died_at < limits.dead_before]
+        dead = [d for place, d in enumerate(exported) if place < excess or d.at < limits.dead_before]
         for d in dead:
             state.forget_dead(d)
         room -= len(dead)
@@ -240,3 +230,20 @@ class MemoryStore:
 
     async def close(self) -> None:
         self._closed = True
+
+
+def _dead_record(dead: KeptRecord) -> DeadRecord:
+    return DeadRecord(
+        rowid=dead.rowid,
+        id=dead.id,
+        digest=dead.digest,
+        label=dead.label,
+        channel=dead.channel,
+        status=dead.status,
+        reason=dead.reason,
+        attempts=dead.attempts,
+        created_at=dead.created_at,
+        died_at=dead.at,
+        body_bytes=len(dead.body),
+        body=dead.body,
+    )

@@ -8,19 +8,11 @@ from typing import TypeAlias
 
 from outbox.clock import Clock
 from outbox.guarding import Members, rule
-from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Record, Stamp
-from outbox.store import SIGHTING_CHANNELS_MAX, DeadRecord, Sighting
+from outbox.kept import KeptRecord
+from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Stamp
+from outbox.store import REASON_CHARS_MAX, SIGHTING_CHANNELS_MAX, Sighting
 
 Key: TypeAlias = tuple[str, bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A waiting record."""
-
-    record: Record
-    channel: str
-    due_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +32,10 @@ class State:
     epoch: str
     number: int = 0
     rowid: int = 0
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, KeptRecord] = field(default_factory=dict)
     keys: dict[Key, int] = field(default_factory=dict)
     seen: dict[Key, tuple[datetime, Sighting]] = field(default_factory=dict)
-    dead: dict[Key, DeadRecord] = field(default_factory=dict)
+    dead: dict[Key, KeptRecord] = field(default_factory=dict)
     last: dict[str, Members] = field(default_factory=dict)
     held: dict[str, Storm] = field(default_factory=dict)
     copies: dict[Key, dict[str, Sighting]] = field(default_factory=dict)
@@ -75,12 +67,16 @@ class State:
                 return self._sight(id_, record)
         if record.guard is not None and ruling is not None:
             self._keep(record.guard, ruling.keep)
-        is_conflict = any(key[0] == id_ for known in (self.keys, self.seen, self.dead) for key in known)
+        is_conflict = self.is_known_id(id_)
         self.insert(id_, record, created_at=self.clock.now())
         return PutResult(outcome=PutOutcome.CONFLICT if is_conflict else PutOutcome.STORED, id=id_)
 
     def is_known(self, key: Key) -> bool:
         return key in self.keys or key in self.seen or key in self.dead
+
+    def is_known_id(self, id_: str) -> bool:
+        """Under any digest."""
+        return any(key[0] == id_ for known in (self.keys, self.seen, self.dead) for key in known)
 
     def stamped(self, record: NewRecord) -> str:
         """The record's id, by a stamp when it is made of one."""
@@ -91,18 +87,28 @@ class State:
 
     def insert(self, id_: str, record: NewRecord, *, created_at: datetime) -> None:
         self.rowid += 1
-        waiting = Record(
+        self.rows[self.rowid] = KeptRecord(
             rowid=self.rowid,
             id=id_,
             digest=record.digest,
-            body=record.body,
+            state="waiting",
             label=record.label,
+            channel=record.channel,
+            status=None,
+            reason="",
             attempts=0,
             created_at=created_at,
-            lease=0,
+            at=self.clock.now(),
+            body=record.body,
         )
-        self.rows[self.rowid] = Row(record=waiting, channel=record.channel, due_at=self.clock.now())
         self.keys[id_, record.digest] = self.rowid
+
+    def bury(self, record: KeptRecord, *, at: datetime) -> None:
+        """A dead letter, last in the order of death; nothing is done to a row of its own."""
+        self.rowid += 1
+        reason = record.reason[:REASON_CHARS_MAX]
+        letter = replace(record, rowid=self.rowid, state="dead", reason=reason, at=at)
+        self.dead[record.id, record.digest] = letter
 
     def _keep(self, guard: Guard, members: Members | None) -> None:
         self.last.pop(guard.key, None)
@@ -119,10 +125,9 @@ class State:
         return PutResult(outcome=PutOutcome.DUPLICATE, id=id_)
 
     def sightings(self, id_: str) -> list[Sighting]:
-        rows = [row for row in self.rows.values() if row.record.id == id_]
-        firsts = [sighting(row.record.digest, row.channel, row.record.created_at) for row in rows]
+        kept = [record for record in (*self.rows.values(), *self.dead.values()) if record.id == id_]
+        firsts = [sighting(record.digest, record.channel, record.created_at) for record in kept]
         firsts += [first for key, (_, first) in self.seen.items() if key[0] == id_]
-        firsts += [sighting(d.digest, d.channel, d.created_at) for d in self.dead.values() if d.id == id_]
         merged = {(first.digest, first.channel): first for first in firsts if first.channel}
         for key, channels in self.copies.items():
             for channel, copy in channels.items() if key[0] == id_ else ():
@@ -131,7 +136,7 @@ class State:
                 merged[key[1], channel] = again or copy
         return sorted(merged.values(), key=lambda s: s.first_at)
 
-    def forget_dead(self, dead: DeadRecord) -> None:
+    def forget_dead(self, dead: KeptRecord) -> None:
         del self.dead[dead.id, dead.digest]
         self.copies.pop((dead.id, dead.digest), None)
 

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from outbox import sqlite_statements as sql
 from outbox.clock import Clock
 from outbox.fsync import fdatasync_s
 from outbox.guarding import Members, rule
+from outbox.kept import within_bytes
 from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Record, Stamp
 from outbox.sqlite_file import as_us, from_us, translate
 from outbox.sqlite_room import DiskRoom
@@ -208,14 +210,9 @@ class SqliteEngine:
 
     def claim(self, now: datetime, limit: int, bytes_max: int) -> list[Record]:
         self._lease += 1
-        records: list[Record] = []
-        room = bytes_max
         rows = self.connection.execute(sql.CLAIM, {"now": as_us(now), "limit": limit})
-        for rowid, id_, digest, body, label, attempts, created_at in rows:
-            room -= len(body)
-            if records and room < 0:
-                break
-            record = Record(
+        records = [
+            Record(
                 rowid=rowid,
                 id=id_,
                 digest=digest,
@@ -225,7 +222,10 @@ class SqliteEngine:
                 created_at=from_us(created_at),
                 lease=self._lease,
             )
-            records.append(record)
+            for rowid, id_, digest, label, attempts, created_at, body in within_bytes(
+                rows, bytes_max, itemgetter(-1)
+            )
+        ]
         rows.close()
         if records:
             rowids = as_json([record.rowid for record in records])

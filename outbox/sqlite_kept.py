@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
 from outbox import sqlite_statements as sql
-from outbox.kept import KeptRecord, KeptState
+from outbox.kept import KeptRecord, KeptState, within_bytes
 from outbox.record import NewRecord, PutOutcome
 from outbox.sqlite_engine import SqliteEngine, text
 from outbox.sqlite_file import as_us, from_us
@@ -16,30 +17,28 @@ _PAGES: Final[dict[KeptState, str]] = {"waiting": sql.KEPT_WAITING, "dead": sql.
 
 
 def kept(engine: SqliteEngine, state: KeptState, after: int, limit: int, bytes_max: int) -> list[KeptRecord]:
-    records: list[KeptRecord] = []
-    room = bytes_max
     rows = engine.connection.execute(_PAGES[state], (after, limit))
-    for rowid, id_, digest, label, channel, status, reason, attempts, created_at, at, body in rows:
-        room -= len(body)
-        if records and room < 0:
-            break
-        record = KeptRecord(
-            rowid=rowid,
-            id=id_,
-            digest=digest,
-            state=state,
-            label=label,
-            channel=channel,
-            status=status,
-            reason=reason,
-            attempts=attempts,
-            created_at=from_us(created_at),
-            at=from_us(at),
-            body=body,
-        )
-        records.append(record)
+    records = [_kept_record(state, row) for row in within_bytes(rows, bytes_max, itemgetter(-1))]
     rows.close()
     return records
+
+
+def _kept_record(state: KeptState, row: tuple[Any, ...]) -> KeptRecord:
+    rowid, id_, digest, label, channel, status, reason, attempts, created_at, at, body = row
+    return KeptRecord(
+        rowid=rowid,
+        id=id_,
+        digest=digest,
+        state=state,
+        label=label,
+        channel=channel,
+        status=status,
+        reason=reason,
+        attempts=attempts,
+        created_at=from_us(created_at),
+        at=from_us(at),
+        body=body,
+    )
 
 
 def restore(engine: SqliteEngine, records: Sequence[KeptRecord]) -> list[PutOutcome]:

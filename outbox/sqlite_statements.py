@@ -171,7 +171,7 @@ LAST_INSERT: Final = "INSERT INTO last (key, members) VALUES (?, ?)"
 # claim, settle, release
 # The due index alone picks the rows (it holds the rowid too), so that a row somebody holds costs no read.
 CLAIM: Final = """
-SELECT o.rowid, i.id, i.digest, o.body, o.label, o.attempts, i.created_at
+SELECT o.rowid, i.id, i.digest, o.label, o.attempts, i.created_at, o.body
 FROM outbox AS o INDEXED BY outbox_due CROSS JOIN ids AS i ON i.rowid = o.rowid
 WHERE o.due_at <= :now AND o.rowid NOT IN (SELECT rowid FROM temp.leases)
 ORDER BY o.due_at, o.rowid LIMIT :limit

@@ -15,7 +15,7 @@ from outbox.record import PutOutcome
 from outbox.sqlite import open_sqlite
 from outbox.store import Store, StoreFull, StoreLimits
 from outbox.verdict import Verdict
-from tests.outbox.records import claim, end_all, ended, ids, new, put_ids
+from tests.outbox.records import claim, end_all, ended, ids, later, new, put_ids
 
 STORED, DUPLICATE, CONFLICT = PutOutcome.STORED, PutOutcome.DUPLICATE, PutOutcome.CONFLICT
 
@@ -42,6 +42,15 @@ async def test_each_state_is_told_with_all_that_is_known(store: Store, clock: Ma
     assert (dead.id, dead.digest, dead.body, dead.label, dead.channel) == ("b", b"d", b"b", "l", "c")
     assert (dead.state, dead.status, dead.reason, dead.attempts) == ("dead", 422, "bad", 1)
     assert dead.at - dead.created_at == timedelta(seconds=5)
+
+
+async def test_a_waiting_record_is_told_with_its_last_answer(store: Store, clock: ManualClock) -> None:
+    await put_ids(store, "a")
+    due_at = later(clock, 9)
+    assert await end_all(store, clock, Verdict.RETRY, due_at=due_at, status=503, reason="away") == 1
+    (waiting,) = await everything(store, "waiting")
+    told = (waiting.status, waiting.reason, waiting.attempts, waiting.at)
+    assert told == (503, "away", 1, due_at)
 
 
 async def test_pages_are_bounded_by_rows_and_bytes_and_go_on_by_place(store: Store) -> None:
