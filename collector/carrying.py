@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from outbox.history import history_members
 from outbox.kept import KeptRecord, KeptState
 
 STATES: Final[tuple[KeptState, ...]] = ("waiting", "dead")
@@ -33,12 +34,7 @@ def record_document(record: KeptRecord) -> dict[str, object]:
         "id": record.id,
         "digest": record.digest.hex(),
         "state": record.state,
-        "label": record.label,
-        "channel": record.channel,
-        "status": record.status,
-        "reason": record.reason,
-        "attempts": record.attempts,
-        "created_at": record.created_at.isoformat(),
+        **history_members(record),
         "died_at" if record.state == "dead" else "due_at": record.at.isoformat(),
     }
     try:

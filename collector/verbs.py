@@ -17,6 +17,7 @@ from collector.capture import Capture
 from collector.carrying import PAGE_BYTES_MAX, PAGE_RECORDS_MAX, STATES, NoRecord, record_document, record_of
 from collector.config import Limits
 from collector.jsonl import LoadReport, load
+from outbox.history import history_members
 from outbox.kept import KeptRecord
 from outbox.store import DeadRecord, Store
 
@@ -134,12 +135,7 @@ def dead_document(record: DeadRecord) -> Document:
     document: Document = {
         "rowid": record.rowid,
         "id": record.id,
-        "label": record.label,
-        "channel": record.channel,
-        "status": record.status,
-        "reason": record.reason,
-        "attempts": record.attempts,
-        "created_at": record.created_at.isoformat(),
+        **history_members(record),
         "died_at": record.died_at.isoformat(),
         "body_bytes": record.body_bytes,
     }
