@@ -14,6 +14,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 Path: TypeAlias = tuple[str | int, ...]
+Stamp: TypeAlias = str | tuple[str | int, ...]
+"""What tells one occurrence of a fact from the next: the source's own mark, or the collector's."""
 Part: TypeAlias = "str | int | bool | tuple[str | int | bool | None, ...] | Occurrence | None"
 
 
@@ -66,7 +68,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Identity parts after the kind; holds ``OCCURRENCE`` at most once."""
     path: Path | None = None
     payload: bytes | None = None
-    occurrence: str | tuple[str | int, ...] | None = None
+    occurrence: Stamp | None = None
     """The source's own stamp; None when parts hold ``OCCURRENCE`` and the collector must stamp it."""
     occurred_at: datetime | None = None
     occurred_from: Literal["message", "gateway"] | None = None

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import uuid_utils
 
 from contracts.compact import compact_json
-from contracts.events import Occurrence, Part
+from contracts.events import Occurrence, Part, Stamp
 
 NAMESPACE: Final = uuid.UUID("d0108709-ef11-53c7-8e68-9953e8afdb48")
 _NAMESPACE: Final = uuid_utils.UUID(bytes=NAMESPACE.bytes)
 VERSION: Final = 1
 
-StampOccurrence: TypeAlias = tuple[str | int, ...]
 
-
-def event_id(
-    scope: str, kind: str, parts: Sequence[Part], occurrence: str | StampOccurrence | None = None
-) -> str:
+def event_id(scope: str, kind: str, parts: Sequence[Part], occurrence: Stamp | None = None) -> str:
     """Return uuid5(NAMESPACE, json([1, scope, kind, …parts])), lower-case and hyphenated (contract §4).
 
     ``OCCURRENCE`` among the parts is replaced by ``occurrence``; a tuple becomes an array; a lone surrogate
@@ -33,7 +29,7 @@ def event_id(
     return _uuid5([VERSION, scope, kind, *[_plain(part, occurrence) for part in parts]])
 
 
-def stamp_occurrence(epoch: str, number: int) -> StampOccurrence:
+def stamp_occurrence(epoch: str, number: int) -> Stamp:
     """The collector's own stamp as an occurrence: its file's epoch and a number that only grows in it."""
     return ("stamp", epoch, number)
 
@@ -48,7 +44,7 @@ def batch_id(ids: Sequence[str]) -> str:
     return _uuid5(["batch", *ids])
 
 
-def _plain(part: Part, occurrence: str | StampOccurrence | None) -> object:
+def _plain(part: Part, occurrence: Stamp | None) -> object:
     if not isinstance(part, Occurrence):
         return part
     if occurrence is None:

@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from contracts.events import Event, Path, Reading
+from contracts.events import Event, Path, Reading, Stamp
 from contracts.gateways.content import element_secrets
-from contracts.gateways.facts import EMPTY, Occurrence, Seen, Source
+from contracts.gateways.facts import EMPTY, Seen, Source
 from contracts.gateways.secrets import loose_secrets
 from contracts.gateways.shape import items, mapping
 
@@ -34,7 +34,7 @@ _ENVELOPE: Final = frozenset(
 """Members around the elements: never part of an identity."""
 _DATA: Final = ("data",)
 _SEPARATORS: Final = re.compile(r"[._\-]+")
-_STAMP_CHARS_MAX: Final = 100
+STAMP_CHARS_MAX: Final = 100
 _STAMP_MAX: Final = 1 << 63
 
 
@@ -67,7 +67,7 @@ def route_table(routes: Iterable[Route]) -> Mapping[str, Route]:
 
 def plain_name(name: str) -> str:
     """Return an event name in the one spelling that they are looked up by."""
-    return _SEPARATORS.sub(".", name[:_STAMP_CHARS_MAX].strip().lower())
+    return _SEPARATORS.sub(".", name[:STAMP_CHARS_MAX].strip().lower())
 
 
 def read_body(
@@ -118,7 +118,13 @@ def unnamed(body: object, source: Source, instance: str | None) -> Reading:
     return Reading(instance=instance, events=(event,), cuts=cuts)
 
 
-def stamp(at: object, seq: object) -> Occurrence:
+def named_instance(body: Mapping[str, object]) -> str | None:
+    """Return the native instance that the body itself names; only text is a name."""
+    name = body.get("instance")
+    return name if isinstance(name, str) and name else None
+
+
+def stamp(at: object, seq: object) -> Stamp | None:
     """Return what a bot said when it emitted; None unless both are there and are words or numbers."""
     first, second = _stamp_part(at), _stamp_part(seq)
     return None if first is None or second is None else (first, second)
@@ -126,7 +132,7 @@ def stamp(at: object, seq: object) -> Occurrence:
 
 def _stamp_part(value: object) -> str | int | None:
     if isinstance(value, str):
-        return value if 0 < len(value) <= _STAMP_CHARS_MAX else None
+        return value if 0 < len(value) <= STAMP_CHARS_MAX else None
     return value if isinstance(value, int) and type(value) is int and abs(value) < _STAMP_MAX else None
 
 

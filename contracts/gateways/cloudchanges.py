@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from contracts.events import Path
+from contracts.events import Path, Stamp
 from contracts.gateways.body import stamp
-from contracts.gateways.facts import Occurrence, Source
+from contracts.gateways.facts import Source
 from contracts.gateways.shape import first_word, items, mapping, word
 from contracts.times import as_datetime
 
@@ -34,7 +34,7 @@ class Change:
     """phone_number_id, else the id of the WhatsApp Business account."""
     time: object = None
     """The entry's, for what has none of its own."""
-    stamp: Occurrence = None
+    stamp: Stamp | None = None
     """The sender's own, for what has no time at all."""
     context: Mapping[str, Path] = field(default_factory=dict)
 

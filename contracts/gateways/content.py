@@ -9,7 +9,7 @@ from typing import Final
 
 from contracts.binary import field_bytes
 from contracts.events import Path
-from contracts.gateways.shape import mapping, word
+from contracts.gateways.shape import mapping, member_at, word
 from contracts.wrappers import wrapped
 
 NOT_CONTENT: Final = frozenset({"senderKeyDistributionMessage", "messageContextInfo"})
@@ -85,14 +85,7 @@ def protocol_secrets(protocol: object) -> tuple[Path, ...]:
     """Return where keys of the account lie in a protocol message: app-state keys, history media keys."""
     if not isinstance(protocol, dict):
         return ()
-    found = []
-    for path in _SECRETS:
-        holder: object = protocol
-        for name in path[:-1]:
-            holder = mapping(holder).get(str(name))
-        if mapping(holder).get(str(path[-1])) is not None:
-            found.append(path)
-    return tuple(found)
+    return tuple(path for path in _SECRETS if member_at(protocol, path) is not None)
 
 
 def element_secrets(element: object) -> tuple[Path, ...]:
@@ -115,15 +108,16 @@ def message_secrets(message: object) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def decode_base64(text: str) -> bytes | None:
+def blob_facts(text: str) -> tuple[str | None, int | None]:
+    """Return hex sha256 and count of the bytes that a gateway put into a body; None twice for no base64."""
+    data = _decode_base64(text)
+    return (None, None) if data is None else (hashlib.sha256(data).hexdigest(), len(data))
+
+
+def _decode_base64(text: str) -> bytes | None:
     """Return the bytes of base64, plain or as a data URL, whatever its padding and line breaks; else None."""
     body = text.rpartition(";base64,")[2]
     try:
         return binascii.a2b_base64(body, strict_mode=True) or None
     except ValueError:
         return field_bytes("".join(body.split())) or None
-
-
-def sha256_hex(data: bytes) -> str:
-    """Return the lower-case hex SHA-256."""
-    return hashlib.sha256(data).hexdigest()

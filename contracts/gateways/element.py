@@ -8,10 +8,9 @@ from contracts.canonical import content_hash
 from contracts.digest import content_digest
 from contracts.events import Event, Part, Path
 from contracts.gateways.content import (
-    decode_base64,
+    blob_facts,
     has_content,
     message_secrets,
-    sha256_hex,
 )
 from contracts.gateways.facts import TIME_DOUBTFUL, Seen, Source
 from contracts.gateways.keys import MessageKey, id_flags, message_parts, moment_part, reaction_parts, read_key
@@ -172,9 +171,8 @@ def _media(source: Source, key: MessageKey, message: object) -> Iterator[Event]:
         return
     own = file_sha256(unwrap(message)[0])
     if isinstance(blob, str) and blob:
-        data = decode_base64(blob)
-        blob_hash = None if data is None else sha256_hex(data)
-        media: dict[str, object] = {"sha256": blob_hash, "bytes": None if data is None else len(data)}
+        blob_hash, blob_bytes = blob_facts(blob)
+        media = {"sha256": blob_hash, "bytes": blob_bytes}
         yield _media_fact(source, key, own.hex() if own else blob_hash, "blob", media)
     if isinstance(link, str) and link:
         yield _media_fact(source, key, own.hex() if own else None, "link", {"link": link})

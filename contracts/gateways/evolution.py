@@ -7,16 +7,26 @@ from typing import Final
 from msgspec.structs import replace
 
 from contracts.events import Reading
-from contracts.gateways import calls, directory, groups, session, updates
-from contracts.gateways.body import Route, read_body, route_table, stamp, unnamed
+from contracts.gateways import directory, groups, session, updates
+from contracts.gateways.body import (
+    STAMP_CHARS_MAX,
+    Route,
+    named_instance,
+    read_body,
+    route_table,
+    stamp,
+    unnamed,
+)
 from contracts.gateways.element import read_element
 from contracts.gateways.facts import Source
 from contracts.gateways.protocol import read_bare_protocol
 from contracts.gateways.shape import mapping, word
+from contracts.gateways.shared import SHARED
 from contracts.jids import bare_jid
 
 _ROUTES: Final = route_table(
     [
+        *SHARED,
         Route(type="messages.upsert", read=read_element, member="messages"),
         Route(type="messages.set", read=read_element, member="messages"),
         Route(type="send.message", read=read_element),
@@ -24,31 +34,9 @@ _ROUTES: Final = route_table(
         Route(type="send.message.update", read=read_bare_protocol),
         Route(type="messages.update", read=updates.read_evolution_update),
         Route(type="messages.delete", plain=True, read=updates.read_evolution_delete, member="keys"),
-        Route(type="messages.reaction", read=updates.read_reaction),
-        Route(type="messages.media-update", read=updates.read_media_update),
-        Route(type="message-receipt.update", read=updates.read_receipt),
         Route(type="contacts.set", read=directory.read_contact),
-        Route(type="contacts.upsert", read=directory.read_contact),
-        Route(type="contacts.update", read=directory.read_contact),
         Route(type="chats.set", read=directory.read_chat),
-        Route(type="chats.upsert", read=directory.read_chat),
-        Route(type="chats.update", read=directory.read_chat),
-        Route(type="chats.delete", plain=True, read=directory.read_chat_delete),
-        Route(type="labels.edit", read=directory.read_label),
-        Route(type="labels.association", read=directory.read_label_association),
-        Route(type="lid-mapping.update", read=directory.read_lid_mapping),
-        Route(type="blocklist.set", fan=directory.read_blocklist),
-        Route(type="blocklist.update", fan=directory.read_blocklist),
-        Route(type="settings.update", read=directory.read_setting),
-        Route(type="groups.upsert", read=groups.read_group),
-        Route(type="groups.update", read=groups.read_group),
         Route(type="group.update", read=groups.read_group),
-        Route(type="group-participants.update", read=groups.read_participants),
-        Route(type="group.join-request", read=groups.read_join_request),
-        Route(type="group.member-tag.update", read=groups.read_member_tag),
-        Route(type="call", read=calls.read_call),
-        Route(type="presence.update", read=calls.read_presence),
-        Route(type="connection.update", read=session.read_connection),
         Route(type="status.instance", read=session.read_connection),
         Route(type="qrcode.updated", plain=True, read=session.read_qr),
         Route(type="instance.create", plain=True, read=session.read_instance),
@@ -58,8 +46,6 @@ _ROUTES: Final = route_table(
         Route(type="typebot.start", read=session.read_typebot),
         Route(type="typebot.change-status", read=session.read_typebot),
         Route(type="messaging-history.set", read=session.read_history_marker),
-        Route(type="messaging-history.status", read=session.read_history_marker),
-        Route(type="creds.update", plain=True, read=session.read_secret),
         Route(type="application.startup", plain=True, read=session.read_notice),
         Route(type="error", plain=True, read=session.read_notice),
     ]
@@ -72,8 +58,7 @@ def read(body: object, *, path_instance: str | None = None) -> Reading:
     ``path_instance`` is what the door's path names, for a body that names none.
     """
     fields = mapping(body)
-    instance = fields.get("instance")
-    named = instance if isinstance(instance, str) and instance else None
+    named = named_instance(fields)
     when = fields.get("date_time")
     event = word(fields.get("event"))
     source = Source(
@@ -81,7 +66,7 @@ def read(body: object, *, path_instance: str | None = None) -> Reading:
         instance=named or path_instance or "",
         dialect="evolution",
         occurrence=when
-        if isinstance(when, str) and 0 < len(when) <= 100
+        if isinstance(when, str) and 0 < len(when) <= STAMP_CHARS_MAX
         else stamp(fields.get("at"), fields.get("seq")),
     )
     if event is None:

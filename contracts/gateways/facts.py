@@ -12,13 +12,12 @@ import msgspec
 
 from contracts.canonical import MEMBER_HASH_BYTES, content_hash, member_hashes
 from contracts.envelope import TYPE_CHARS_MAX
-from contracts.events import OCCURRENCE, Event, Fold, Part, Path
+from contracts.events import OCCURRENCE, Event, Fold, Part, Path, Stamp
 from contracts.status import Dialect
 from contracts.times import as_datetime
 
 Seen: TypeAlias = "Event | str"
 """An event, or the reason why what was seen makes no row."""
-Occurrence: TypeAlias = "str | tuple[str | int, ...] | None"
 
 TIME_DOUBTFUL: Final = "time_doubtful"
 EMPTY: Final = "empty"
@@ -42,7 +41,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     instance: str
     dialect: Dialect
-    occurrence: Occurrence = None
+    occurrence: Stamp | None = None
     emitted_at: datetime | None = None
     """When the gateway emitted the body, if it says so in true UTC."""
 

@@ -15,6 +15,8 @@ from contracts.gateways.updates import flag_fact
 from contracts.jids import person
 
 _SUBJECT_ONLY: Final = frozenset({"id", "groupId", "remoteJid", "instanceId", "instance"})
+_MEMBER: Final = ("participant", "participantAlt", "participantPn", "participantLid")
+"""How an element names one member of a group."""
 
 
 def read_group(source: Source, path: Path, element: object) -> Iterator[Seen]:
@@ -39,9 +41,7 @@ def read_join_request(source: Source, path: Path, element: object) -> Iterator[S
     """Yield a request to join a group: made, withdrawn or refused."""
     body = mapping(element)
     group = word(body.get("id"))
-    who = person(
-        *(body.get(name) for name in ("participant", "participantAlt", "participantPn", "participantLid"))
-    )
+    who = person(*(body.get(name) for name in _MEMBER))
     state = (word(body.get("action")),)
     yield source.transition("group.join_request", (group, who), state, element, path=path, chat=jid(group))
 
@@ -51,8 +51,7 @@ def read_member_tag(source: Source, path: Path, element: object) -> Iterator[See
     body = mapping(element)
     carrier = Carrier(path=path, time=body.get("messageTimestamp"))
     group = first_word(body.get("groupId"), body.get("id"))
-    names = ("participant", "participantAlt", "participantPn", "participantLid")
-    who = person(*(body.get(name) for name in names))
+    who = person(*(body.get(name) for name in _MEMBER))
     yield member_tag_fact(source, carrier, group=group, person=who, label=word(body.get("label")) or "")
 
 

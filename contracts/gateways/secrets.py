@@ -7,7 +7,7 @@ from typing import Final
 
 from contracts.events import Path
 from contracts.gateways.content import message_secrets, protocol_secrets
-from contracts.gateways.shape import mapping
+from contracts.gateways.shape import member_at
 
 _STEPS_MAX: Final = 16
 _VALUES_MAX: Final = 200_000
@@ -25,6 +25,12 @@ _NAMES: Final = frozenset(
         "qr",
         "qrcode",
     )
+)
+_TYPEBOT: Final[tuple[Path, ...]] = (
+    ("variables", "apiKey"),
+    ("prefilledVariables", "apiKey"),
+    ("session", "parameters", "apiKey"),
+    ("parameters", "apiKey"),
 )
 _PROTOCOL: Final = frozenset(("historySyncNotification",))
 
@@ -68,17 +74,4 @@ def _holds(value: object) -> bool:
 
 def typebot_secrets(element: object) -> tuple[Path, ...]:
     """Return where Evolution tells the bot, and whoever listens, its own global key."""
-    body = mapping(element)
-    holders: list[Path] = [
-        ("variables",),
-        ("prefilledVariables",),
-        ("session", "parameters"),
-        ("parameters",),
-    ]
-    return tuple((*holder, "apiKey") for holder in holders if _at(body, holder).get("apiKey") is not None)
-
-
-def _at(body: Mapping[str, object], path: Path) -> Mapping[str, object]:
-    for name in path:
-        body = mapping(body.get(str(name)))
-    return body
+    return tuple(path for path in _TYPEBOT if member_at(element, path) is not None)

@@ -38,6 +38,13 @@ def jid(*values: object) -> str | None:
     return next((value for value in values if isinstance(value, str) and "@" in value), None)
 
 
+def member_at(value: object, path: Path) -> object:
+    """Return what lies at a path of member names; null where one of them is not there."""
+    for name in path:
+        value = mapping(value).get(str(name))
+    return value
+
+
 def items(value: object, path: Path) -> Iterator[tuple[Path, object]]:
     """Yield the elements of an array with their paths; anything else is one element."""
     if isinstance(value, list):

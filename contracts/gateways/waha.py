@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from contracts.canonical import content_hash
-from contracts.events import OCCURRENCE, Event, Fold, Path, Reading
+from contracts.events import OCCURRENCE, Event, Fold, Path, Reading, Stamp
 from contracts.gateways.body import stamp
-from contracts.gateways.facts import EMPTY, Occurrence, Source, subject_of
+from contracts.gateways.facts import EMPTY, Source, subject_of
 from contracts.gateways.keys import own_parts
 from contracts.gateways.secrets import loose_secrets
 from contracts.gateways.shape import first_word, items, jid, mapping, word
@@ -74,7 +74,7 @@ def _known(source: Source, payload: object) -> tuple[Event, ...]:
     return tuple(reader(source, payload)) if reader and isinstance(payload, dict) and payload else ()
 
 
-def _occurrence(whole: Mapping[str, object]) -> Occurrence:
+def _occurrence(whole: Mapping[str, object]) -> Stamp | None:
     """The payload's time, else the last of its statuses, else the event's id, else the sender's own stamp."""
     payload = mapping(whole.get("payload"))
     statuses = payload.get("statuses")

@@ -7,7 +7,7 @@ from typing import Final
 
 from contracts.digest import content_digest
 from contracts.events import OCCURRENCE, Event, Part, Path
-from contracts.gateways.content import decode_base64, sha256_hex
+from contracts.gateways.content import blob_facts
 from contracts.gateways.facts import Source
 from contracts.gateways.keys import (
     MessageKey,
@@ -189,8 +189,7 @@ def _media(message: Mapping[str, object]) -> Iterator[tuple[str, str | None, dic
     about: dict[str, object] = {name: media[name] for name in ("mimetype", "filename") if media.get(name)}
     blob, link = word(media.get("data")), first_word(media.get("url"), message.get("mediaUrl"))
     if blob is not None:
-        data = decode_base64(blob)
-        sha256 = None if data is None else sha256_hex(data)
-        yield "blob", sha256, {"sha256": sha256, "bytes": None if data is None else len(data), **about}
+        sha256, count = blob_facts(blob)
+        yield "blob", sha256, {"sha256": sha256, "bytes": count, **about}
     if link is not None:
         yield "link", None, {"link": link, **about}
