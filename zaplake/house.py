@@ -13,7 +13,8 @@ import structlog
 from collector.config import CollectorConfig
 from collector.daemon import Daemon, DaemonState
 from ingest.config import IngestConfig
-from ingest.service import serve
+from ingest.row import CommitBatch
+from ingest.service import same_commit, serve
 from outbox.store import StoreError
 from simulator.gateway import Gateway, paced
 from simulator.story import disturbed, webhooks
@@ -128,14 +129,16 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
 
 
-async def _ingest(
+async def run_backend(
     settings: Settings,
     config: IngestConfig,
     *,
-    commits: Commits,
     stop: asyncio.Event,
     on_ready: Callable[[int], None],
+    around_commit: Callable[[CommitBatch], CommitBatch] = same_commit,
+    reuse_port: bool = False,
 ) -> None:
+    """The backend of these settings until ``stop``; its alerts are sent. Raises Trouble for a taken port."""
     host, port = settings.ingest.host, settings.ingest.port
     with naming_the_port(host, port, "--http-port"):
         async with announcing_of_backend(settings) as tell:
@@ -145,9 +148,21 @@ async def _ingest(
                 port=port,
                 stop=stop,
                 on_ready=on_ready,
-                around_commit=commits.around,
+                reuse_port=reuse_port,
+                around_commit=around_commit,
                 on_alert=tell,
             )
+
+
+async def _ingest(
+    settings: Settings,
+    config: IngestConfig,
+    *,
+    commits: Commits,
+    stop: asyncio.Event,
+    on_ready: Callable[[int], None],
+) -> None:
+    await run_backend(settings, config, stop=stop, on_ready=on_ready, around_commit=commits.around)
     _must_be_asked(stop, "the backend")
 
 

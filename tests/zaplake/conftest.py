@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.zaplake.operating import Operator, operating
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Not pytest's own: each start of pytest closes that to the user that Postgres runs as."""
+    path = Path(tempfile.mkdtemp(prefix="zl"))
+    yield path
+    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import structlog
 
 from asgi.server import HttpServer
 from asgi.types import AsgiApp
+from tests.zaplake.processes import is_setting
 from zaplake.cli import run
 
 
@@ -36,7 +37,7 @@ async def served(app: AsgiApp) -> AsyncIterator[str]:
 
 
 class Operator:
-    """Runs `zaplake …` in a thread of this process, in a clean environment and folder."""
+    """Runs `zaplake …` in this process, which saves half a second, in a clean environment and folder."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capsys, self._monkeypatch = capsys, monkeypatch
@@ -44,28 +45,39 @@ class Operator:
     async def __call__(
         self, *arguments: object, env: Mapping[str, str] | None = None, hidden: Iterable[str] = ()
     ) -> Said:
-        """What it printed, which holds nothing that is ``hidden``."""
+        """What it printed, which holds nothing that is ``hidden``; the loop goes on meanwhile."""
+        said = await asyncio.to_thread(self.run, *arguments, env=env)
+        for secret in hidden:
+            assert secret not in said.out + said.err
+        return said
+
+    def run(self, *arguments: object, env: Mapping[str, str] | None = None) -> Said:
+        """The same for a test without a loop."""
         with self._monkeypatch.context() as patch:
             for name, value in (env or {}).items():
                 patch.setenv(name, value)
             self._capsys.readouterr()
-            code = await asyncio.to_thread(run, [str(argument) for argument in arguments])
-            said = Said(code, *self._capsys.readouterr())
-        for secret in hidden:
-            assert secret not in said.out + said.err
-        return said
+            code = run([str(argument) for argument in arguments])
+            return Said(code, *self._capsys.readouterr())
 
 
 @contextlib.contextmanager
 def operating(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> Iterator[Operator]:
-    """Logging is put back afterwards."""
-    for name in [name for name in os.environ if name.startswith("ZAPLAKE_")] + ["DATABASE_URL", "AMQP_URL"]:
-        monkeypatch.delenv(name, raising=False)
+    """An operator in ``folder``."""
+    for name in filter(is_setting, list(os.environ)):
+        monkeypatch.delenv(name)
     monkeypatch.chdir(folder)
+    with logging_put_back():
+        yield Operator(capsys, monkeypatch)
+
+
+@contextlib.contextmanager
+def logging_put_back() -> Iterator[None]:
+    """What the block configured is gone after it."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    yield Operator(capsys, monkeypatch)
+    yield
     root.handlers[:], root.level = handlers, level
     structlog.reset_defaults()

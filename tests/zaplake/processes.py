@@ -18,6 +18,8 @@ from typing import Any, Final, TypeVar
 import httpx
 import pytest
 
+from zaplake.keys import ENV_ALIASES, ENV_PREFIX
+
 READY_S: Final = 40.0
 STOP_S: Final = 30.0
 UNTIL_S: Final = 20.0
@@ -27,12 +29,12 @@ T = TypeVar("T")
 
 def clean_environ(more: Mapping[str, str]) -> dict[str, str]:
     """The caller's environment without any setting of zaplake."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("ZAPLAKE_") and name not in {"DATABASE_URL", "AMQP_URL"}
-    }
+    kept = {name: value for name, value in os.environ.items() if not is_setting(name)}
     return {**kept, "PYTHONPATH": str(ROOT), **more}
+
+
+def is_setting(variable: str) -> bool:
+    return variable.startswith(ENV_PREFIX) or variable in ENV_ALIASES
 
 
 def zaplake(

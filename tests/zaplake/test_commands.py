@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import httpx
 import psutil
 import pytest
-import structlog
 
 from contracts.envelope import EVENT_ID_HEADER, EVENT_PATH, SIGNATURE_HEADER
 from contracts.signing import sign
+from tests.zaplake.operating import Operator, Said
 from tests.zaplake.processes import clean_environ, post, running, text_message, until, zaplake
-from zaplake.cli import COMMANDS, run
+from zaplake.cli import COMMANDS
 
 SECRET = "a-secret-of-this-test"
 LEAVES = (
@@ -34,43 +30,13 @@ LEAVES = (
 )  # fmt: skip
 
 
-class Said(NamedTuple):
-    """What a command of this process printed."""
-
-    code: int
-    out: str
-    err: str
-
-
 Command: TypeAlias = Callable[..., Said]
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    """Runs a command without a process of its own, which takes half a second; logging is put back."""
-    for name in [name for name in os.environ if name.startswith("ZAPLAKE_")] + ["DATABASE_URL", "AMQP_URL"]:
-        monkeypatch.delenv(name, raising=False)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-
-    def ran(*arguments: object, env: Mapping[str, str] | None = None) -> Said:
-        with monkeypatch.context() as patch:
-            for name, value in (env or {}).items():
-                patch.setenv(name, value)
-            capsys.readouterr()
-            code = run([str(argument) for argument in arguments])
-            return Said(code, *capsys.readouterr())
-
-    yield ran
-    root.handlers[:], root.level = handlers, level
-    structlog.reset_defaults()
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="zl"))
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
+def command(operator: Operator) -> Command:
+    """Runs a command to its end."""
+    return operator.run
 
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=" ".join)
@@ -125,9 +91,7 @@ def test_exit_codes_and_errors(
     said: str,
     command: Command,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     done = command(*arguments)
     assert (done.code, said in done.err) == (code, True), done.err
     if code:

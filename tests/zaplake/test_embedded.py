@@ -6,8 +6,6 @@ import asyncio
 import os
 import shutil
 import stat
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -16,13 +14,6 @@ import pytest
 
 from zaplake.embedded import SOCKET_PATH_BYTES_MAX, EmbeddedPostgres
 from zaplake.trouble import Trouble
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="zl"))
-    yield path
-    shutil.rmtree(path)
 
 
 def ask(dsn: str, sql: str) -> object:

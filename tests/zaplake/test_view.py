@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import shlex
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import structlog
 from rich.console import Console
 
 from ingest.row import Committed
+from tests.zaplake.operating import logging_put_back
 from zaplake import logs
 from zaplake.figures import NUMBERS, Figures, figures_of, words
 from zaplake.house import Addresses
@@ -33,11 +33,8 @@ COMMITS = {Committed.STORED: 7, Committed.DUPLICATE: 1}
 
 @pytest.fixture(autouse=True)
 def _logging() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level = handlers, level
-    structlog.reset_defaults()
+    with logging_put_back():
+        yield
 
 
 def figures(**shipper: object) -> Figures:

@@ -7,21 +7,18 @@ import contextlib
 import json
 import random
 import sys
-from collections.abc import Callable
 from typing import Annotated, Final
 
 from cyclopts import App, Parameter
 from rich.console import Console
 
 from collector.daemon import Daemon, DaemonState
-from ingest.config import IngestConfig
-from ingest.service import serve as serve_ingest
 from zaplake import logs
-from zaplake.announcing import announcing_of_backend, announcing_of_collector
+from zaplake.announcing import announcing_of_collector
 from zaplake.cli.options import AsJson, Common, settle
 from zaplake.database import lake_dsn, migrate, required_dsn
 from zaplake.embedded import EmbeddedPostgres
-from zaplake.house import Demo, Watcher, run_house, url_of
+from zaplake.house import Demo, Watcher, run_backend, run_house, url_of
 from zaplake.process import naming_the_port, run_until_stopped
 from zaplake.secret import ensure_secret
 from zaplake.settings import Settings, refuse_misfit
@@ -165,29 +162,13 @@ def serve(
                 settings.ingest.workers, arguments, host=host, port=port, stop=stop, on_ready=ready
             )
             return
-        await _serve_here(settings, config, stop=stop, on_ready=ready, worker=worker)
+        orphaned = asyncio.create_task(_stop_with_parent(stop)) if worker else None
+        await run_backend(settings, config, stop=stop, on_ready=ready, reuse_port=worker)
+        if orphaned is not None:
+            orphaned.cancel()
 
     run_until_stopped(main)
     return 0
-
-
-async def _serve_here(
-    settings: Settings,
-    config: IngestConfig,
-    *,
-    stop: asyncio.Event,
-    on_ready: Callable[[int], None],
-    worker: bool,
-) -> None:
-    host, port = settings.ingest.host, settings.ingest.port
-    orphaned = asyncio.create_task(_stop_with_parent(stop)) if worker else None
-    with naming_the_port(host, port, "--http-port"):
-        async with announcing_of_backend(settings) as tell:
-            await serve_ingest(
-                config, host=host, port=port, stop=stop, on_ready=on_ready, reuse_port=worker, on_alert=tell
-            )
-    if orphaned is not None:
-        orphaned.cancel()
 
 
 def collect(
