@@ -7,9 +7,8 @@ import sqlite3
 import tempfile
 import time
 import urllib.request
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -126,7 +125,7 @@ def _post(collector: Running, run: str, count: int) -> None:
     expect_rows("fill", acknowledged=load.ok, found=count)
 
 
-def _collector(folder: Path, backend_url: str, *flags: str) -> Any:
+def _collector(folder: Path, backend_url: str, *flags: str) -> AbstractContextManager[Running]:
     return running("collector", f"--folder={folder}", f"--backend-url={backend_url}", *flags)
 
 

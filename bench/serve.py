@@ -8,8 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import IO
 
 import msgspec
-import uvloop
 
 from bench import requests
 from collector.config import CollectorConfig
@@ -30,6 +27,7 @@ from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_thread import OPERATIONS_PER_COMMIT_MAX
 from outbox.store import Store
 from zaplake.logs import configure
+from zaplake.process import run_until_stopped
 from zaplake.settings import LogSettings
 
 STOP_S_MAX = 30.0
@@ -79,24 +77,20 @@ def _say(ready: Ready) -> None:
     sys.stdout.buffer.flush()
 
 
-def _stop_on_sigterm() -> asyncio.Event:
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    return stop
-
-
-async def _ingest(dsn: str, *, group_commit: bool) -> None:
+async def _ingest(stop: asyncio.Event, dsn: str, *, group_commit: bool) -> None:
     config = IngestConfig(dsn=dsn, secrets=(requests.SECRET,), group_commit=group_commit)
     await serve(
         config,
         host="127.0.0.1",
         port=0,
-        stop=_stop_on_sigterm(),
+        stop=stop,
         on_ready=lambda port: _say(Ready(port=port)),
     )
 
 
-async def _collector(folder: Path, backend_url: str, *, per_event: bool, synchronous: str) -> None:
+async def _collector(
+    stop: asyncio.Event, folder: Path, backend_url: str, *, per_event: bool, synchronous: str
+) -> None:
     config = CollectorConfig(backend_url=backend_url, secrets=(requests.SECRET,), data_folder=folder, port=0)
     durability = ""
     operations = 1 if per_event else OPERATIONS_PER_COMMIT_MAX
@@ -111,7 +105,7 @@ async def _collector(folder: Path, backend_url: str, *, per_event: bool, synchro
         if state.state == "ready":
             _say(Ready(port=state.port, durability=durability))
 
-    await Daemon(config, open_store=open_store).run(_stop_on_sigterm(), on_state)
+    await Daemon(config, open_store=open_store).run(stop, on_state)
 
 
 async def _set_synchronous(store: SqliteStore, synchronous: str) -> str:
@@ -138,13 +132,16 @@ def main() -> None:
     collector.add_argument("--synchronous", choices=("FULL", "OFF"), default="FULL")
     asked = parser.parse_args()
     configure(LogSettings(level="warning"))
-    gc.freeze()  # as zaplake.process does
     if asked.role == "ingest":
-        uvloop.run(_ingest(asked.dsn, group_commit=not asked.per_request))
+        run_until_stopped(lambda stop: _ingest(stop, asked.dsn, group_commit=not asked.per_request))
     else:
-        uvloop.run(
-            _collector(
-                asked.folder, asked.backend_url, per_event=asked.per_event, synchronous=asked.synchronous
+        run_until_stopped(
+            lambda stop: _collector(
+                stop,
+                asked.folder,
+                asked.backend_url,
+                per_event=asked.per_event,
+                synchronous=asked.synchronous,
             )
         )
 

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import uvloop
-
 from asgi.server import HttpServer
 from collector.config import CollectorConfig
 from collector.daemon import Daemon, DaemonState
@@ -29,6 +27,7 @@ from outbox.record import NewRecord, PutResult, Stamp
 from outbox.sqlite import open_sqlite
 from outbox.store import Store
 from zaplake.logs import configure
+from zaplake.process import run_until_stopped
 from zaplake.settings import LogSettings
 
 SECRET = b"kill-test-signing-secret"
@@ -99,14 +98,8 @@ def _say_ready(port: int) -> None:
     print(json.dumps({"port": port}), flush=True)
 
 
-def _stop_on_sigterm() -> asyncio.Event:
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    return stop
-
-
-async def _ingest(dsn: str, port: int) -> None:
-    stop, fuse = _stop_on_sigterm(), Fuse()
+async def _ingest(stop: asyncio.Event, dsn: str, port: int) -> None:
+    fuse = Fuse()
     config = IngestConfig(dsn=dsn, secrets=(SECRET,))
     async with open_service(config, around_commit=fuse.around_commit) as service:
         server = HttpServer(service.app, port=port, reuse_port=True)
@@ -116,8 +109,8 @@ async def _ingest(dsn: str, port: int) -> None:
         await server.stop(5)
 
 
-async def _collector(folder: Path, backend_url: str, port: int) -> None:
-    stop, fuse = _stop_on_sigterm(), Fuse()
+async def _collector(stop: asyncio.Event, folder: Path, backend_url: str, port: int) -> None:
+    fuse = Fuse()
     config = CollectorConfig(backend_url=backend_url, secrets=(SECRET,), data_folder=folder, port=port)
 
     async def open_store() -> Store:
@@ -143,9 +136,9 @@ def main() -> None:
     asked = parser.parse_args()
     configure(LogSettings(level="warning", format="json"))
     if asked.role == "ingest":
-        uvloop.run(_ingest(asked.dsn, asked.port))
+        run_until_stopped(lambda stop: _ingest(stop, asked.dsn, asked.port))
     else:
-        uvloop.run(_collector(asked.folder, asked.backend_url, asked.port))
+        run_until_stopped(lambda stop: _collector(stop, asked.folder, asked.backend_url, asked.port))
 
 
 if __name__ == "__main__":

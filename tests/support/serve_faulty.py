@@ -9,12 +9,11 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 
-import uvloop
-
 from asgi.server import HttpServer
 from ingest.config import IngestConfig
 from ingest.row import CommitBatch, Committed, Row
 from ingest.service import open_service, same_commit
+from zaplake.process import run_until_stopped
 
 BEFORE, AFTER = "before-commit", "after-commit"
 SECRET_VARIABLE = "ZAPLAKE_TEST_SECRET"
@@ -28,11 +27,11 @@ def killing(point: str, number: int) -> Callable[[CommitBatch], CommitBatch]:
         async def faulty(rows: Sequence[Row]) -> list[Committed]:
             nonlocal left
             left -= 1
-            if left == 0 and point == BEFORE:
+            is_last = left == 0
+            if is_last and point == BEFORE:
                 os.kill(os.getpid(), signal.SIGKILL)
-            last = left == 0
             fates = await commit(rows)
-            if last:
+            if is_last:
                 os.kill(os.getpid(), signal.SIGKILL)
             return fates
 
@@ -41,11 +40,7 @@ def killing(point: str, number: int) -> Callable[[CommitBatch], CommitBatch]:
     return around
 
 
-async def serve(arguments: argparse.Namespace) -> None:
-    """Serve until SIGTERM."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
+async def serve(arguments: argparse.Namespace, stop: asyncio.Event) -> None:
     config = IngestConfig(dsn=arguments.dsn, secrets=(os.environ[SECRET_VARIABLE].encode(),))
     around = killing(arguments.kill_at, arguments.kill_on) if arguments.kill_at else same_commit
     async with open_service(config, around_commit=around) as service:
@@ -66,7 +61,8 @@ def main() -> None:
     parser.add_argument("--reuse-port", action="store_true")
     parser.add_argument("--kill-at", choices=(BEFORE, AFTER))
     parser.add_argument("--kill-on", type=int, default=1, help="the number of the commit")
-    uvloop.run(serve(parser.parse_args()))
+    arguments = parser.parse_args()
+    run_until_stopped(lambda stop: serve(arguments, stop))
 
 
 if __name__ == "__main__":
