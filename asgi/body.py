@@ -7,9 +7,7 @@ from typing import Final
 
 from asgi.types import Receive, Received, Scope
 
-BODY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The default limit of one body, also the contract's (§1)."""
-DRAIN_BYTES_MAX: Final = 4 * BODY_BYTES_MAX
+DRAIN_BYTES_MAX: Final = 256 * 1024 * 1024
 """How much of a refused body is read and thrown away, so that its sender reads the answer."""
 IDLE_S_MAX: Final = 20.0
 """How long a body may stand still."""

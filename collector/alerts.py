@@ -101,10 +101,6 @@ class Alerts:
         if active is not None:
             self._tell("resolved", alert, subject, f"seen {active.count} times")
 
-    def is_active(self, alert: str, subject: str = "") -> bool:
-        """True between ``raised`` and ``resolved``."""
-        return (alert, subject) in self._active
-
     def fade(self) -> None:
         """Ends the fading alerts that were not repeated for long."""
         now = self._now()

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
+from collector.alerts import REPEAT_S
+from contracts.envelope import BODY_BYTES_MAX
 from contracts.events import KINDS
 from outbox.store import StoreLimits
 
@@ -24,7 +26,6 @@ SHEDDABLE: Final = ("presence", "message.receipt", "message.status", "contact", 
 """What an operator may give up for room: the lake can do without it, or sees it again."""
 SECRET_CHARS_MIN: Final = 8
 """A shorter secret could be guessed, and cutting values equal to it would cut ordinary words."""
-
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -121,7 +122,7 @@ class CapturePolicy:
 class Limits:
     """Bounds of everything that could grow."""
 
-    body_bytes_max: int = 64 * 1024 * 1024
+    body_bytes_max: int = BODY_BYTES_MAX
     bodies_in_flight_bytes_max: int = 96 * 1024 * 1024
     heavy_body_bytes: int = 256 * 1024
     """Larger bodies are translated in a thread, so that the others are answered meanwhile."""
@@ -132,7 +133,7 @@ class Limits:
     instances_max: int = 10_000
     tally_rows_max: int = 5_000
     alerts_kept_max: int = 200
-    alert_repeat_s: float = 6 * 3600.0
+    alert_repeat_s: float = REPEAT_S
     clock_skew_alert_s: float = 60.0
     storm_events_max: int = 10
     storm_window_s: float = 10.0
@@ -154,7 +155,7 @@ class Limits:
     outbox_reserve_bytes: int = 16 * 1024 * 1024
     load_lines_max: int = 200
     load_bytes_max: int = 4 * 1024 * 1024
-    line_bytes_max: int = 64 * 1024 * 1024
+    line_bytes_max: int = BODY_BYTES_MAX
     stop_grace_s: float = 10.0
 
     def __post_init__(self) -> None:

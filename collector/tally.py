@@ -23,13 +23,12 @@ def hour_of(now: datetime) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Never more than ``rows_max`` rows: the oldest goes first; ``forgotten`` counts what went."""
+    """Never more than ``rows_max`` rows: the oldest goes first."""
 
     rows_max: int
     rows: OrderedDict[TallyKey, Counter[str]] = field(default_factory=OrderedDict)
     totals: Counter[str] = field(default_factory=Counter)
     """Since start, over all instances."""
-    forgotten: int = 0
 
     def add(self, *, hour: str, gateway: str, instance: str, channel: str, counts: Mapping[str, int]) -> None:
         """Adds the counts to one row and to the totals."""
@@ -38,15 +37,14 @@ class Tally:
         if row is None:
             while len(self.rows) >= self.rows_max:
                 self.rows.popitem(last=False)
-                self.forgotten += 1
             row = self.rows[key] = Counter()
         for name, count in counts.items():
             row[name] += count
             self.totals[name] += count
 
-    def add_total(self, name: str, count: int = 1) -> None:
+    def add_total(self, name: str) -> None:
         """Counts what belongs to no instance, such as a path that is no gateway."""
-        self.totals[name] += count
+        self.totals[name] += 1
 
     def prune(self, oldest_hour: str) -> None:
         """Forgets rows of hours before ``oldest_hour``; hours compare as text."""

@@ -14,6 +14,7 @@ TYPE_CHARS_MAX: Final = 100
 CHAT_JID_CHARS_MAX: Final = 255
 UNKNOWN_TYPE: Final = "unknown"
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""What a backend takes as one body unless it is told otherwise, and a collector's door too."""
 
 EVENT_ID_HEADER: Final = "X-Event-Id"
 SIGNATURE_HEADER: Final = "X-Signature"

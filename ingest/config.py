@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from asgi.body import BODY_BYTES_MAX
+from contracts.envelope import BODY_BYTES_MAX
 
 MIB: Final = 1024 * 1024
 CANCEL_S: Final = 2.0

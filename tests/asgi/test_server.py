@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 
 import httpx
@@ -88,8 +89,6 @@ async def test_a_stop_lets_running_requests_end_and_is_bounded() -> None:
 
 
 async def test_signals_stay_with_the_caller() -> None:
-    import signal
-
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     server = HttpServer(hello)
     await server.start()

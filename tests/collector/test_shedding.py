@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.config import SHEDDABLE, CapturePolicy, ConfigError
+from collector.config import SHEDDABLE, CapturePolicy, CollectorConfig, ConfigError
 from collector.shedding import kinds_shed
 from tests.collector.running import Running, collector_config, eventually, limits, running
 from tests.collector.scripted import ScriptedBackend
@@ -31,6 +31,11 @@ def status_of(number: int) -> bytes:
     return json.dumps(
         {"event": "messages.update", "instance": "loja-sp", "data": data, "date_time": stamp}
     ).encode()
+
+
+def shedding_config(folder: Path, backend: ScriptedBackend, *, rows_max: int) -> CollectorConfig:
+    policy = CapturePolicy(shed=("message.status",))
+    return collector_config(folder, backend.url, capture=policy, limits=limits(outbox_rows_max=rows_max))
 
 
 async def post_status(collector: Running, number: int) -> int:
@@ -65,8 +70,7 @@ def test_a_message_cannot_be_named() -> None:
 async def test_what_is_left_out_is_counted_in_a_row_of_the_lake(tmp_path: Path) -> None:
     outage = Outage()
     async with ScriptedBackend(script=outage) as backend:
-        policy = CapturePolicy(shed=("message.status",))
-        config = collector_config(tmp_path, backend.url, capture=policy, limits=limits(outbox_rows_max=10))
+        config = shedding_config(tmp_path, backend, rows_max=10)
         async with running(config) as collector:
             assert [await post(collector, n) for n in range(9)] == [200] * 9
 
@@ -106,8 +110,7 @@ async def test_nothing_is_shed_unless_it_was_named(tmp_path: Path) -> None:
 async def test_a_gap_that_ends_is_told_while_the_collector_lives(tmp_path: Path) -> None:
     outage = Outage()
     async with ScriptedBackend(script=outage) as backend:
-        policy = CapturePolicy(shed=("message.status",))
-        config = collector_config(tmp_path, backend.url, capture=policy, limits=limits(outbox_rows_max=5))
+        config = shedding_config(tmp_path, backend, rows_max=5)
         async with running(config) as collector:
             assert [await post(collector, n) for n in range(5)] == [200] * 5
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -223,6 +224,8 @@ def test_a_name_that_does_not_resolve_and_a_bad_certificate_are_told_apart() -> 
     error = httpx.ConnectError("no")
     error.__cause__ = socket.gaierror(-2, "Name or service not known")
     assert failure_of(error) is TransportFailure.RESOLVE
+    error.__cause__ = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    assert failure_of(error) is TransportFailure.TLS
     assert failure_of(httpx.ConnectError("no")) is TransportFailure.CONNECT
 
 
