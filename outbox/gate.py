@@ -30,7 +30,7 @@ class Gate:
         self.next_probe_at: datetime | None = None
         """None while open."""
         self._halted_by: str | None = None
-        self._away_since_by: str | None = None
+        self._met_since: str | None = None
         """What the last probe met when that was no halt: the cause of the halt may be repaired by now."""
         self._failures = 0
         self._shut_at: datetime | None = None
@@ -47,9 +47,9 @@ class Gate:
     @property
     def halt_reason(self) -> str | None:
         """What a person must repair, by the last answer that said so, and what is in the way since."""
-        if self._halted_by is None or self._away_since_by is None:
+        if self._halted_by is None or self._met_since is None:
             return self._halted_by
-        return f"{self._halted_by}; the last probe: {self._away_since_by}"
+        return f"{self._halted_by}; the last probe: {self._met_since}"
 
     def may_probe(self, now: datetime) -> bool:
         """True when shut, no probe is out and its time has come."""
@@ -83,9 +83,9 @@ class Gate:
             self.next_probe_at = max(probe_at, self.next_probe_at or probe_at)
         was_halted = self.is_halted
         if is_halt and (is_probe or not was_halted):
-            self._halted_by, self._away_since_by = reason, None
+            self._halted_by, self._met_since = reason, None
         elif is_probe and was_halted:
-            self._away_since_by = reason
+            self._met_since = reason
         if self.is_halted and not was_halted:
             return [ShipperHalted(reason=reason, next_probe_at=self.next_probe_at)]
         return [ShipperPaused(reason=reason, next_probe_at=self.next_probe_at)] if first else []
@@ -99,7 +99,7 @@ class Gate:
             return []
         away_s = 0.0 if self._shut_at is None else (now - self._shut_at).total_seconds()
         resumed = ShipperResumed(was_halted=self.is_halted, away_s=away_s)
-        self.next_probe_at = self._shut_at = self._halted_by = self._away_since_by = None
+        self.next_probe_at = self._shut_at = self._halted_by = self._met_since = None
         self._failures = 0
         return [resumed]
 

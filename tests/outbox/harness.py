@@ -96,3 +96,10 @@ async def shipping(
         transport.let_go()
         stop.set()
         await running
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until the condition holds; the clock stands still."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.001)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -14,7 +14,7 @@ from outbox.shipper_events import RecordDead, ShipperHalted, ShipperPaused, Ship
 from outbox.store import Store, StoreUnavailable
 from outbox.transport import Answer, RecordReceipt
 from outbox.verdict import TransportFailure
-from tests.outbox.harness import shipping
+from tests.outbox.harness import shipping, until
 from tests.outbox.records import claim, ids, new, put_ids
 from tests.support.faults import FaultPoint, FaultyStore
 from tests.support.scripted_transport import ScriptedTransport
@@ -99,7 +99,7 @@ async def test_one_probe_at_a_time(store: Store, clock: ManualClock) -> None:
         before = len(ship.transport.requests)
         ship.transport.hanging = set(NAMES)
         clock.advance(2)
-        await _until(lambda: len(ship.transport.requests) > before)
+        await until(lambda: len(ship.transport.requests) > before)
         for _ in range(20):
             clock.advance(60)
             ship.shipper.wake()
@@ -281,9 +281,9 @@ async def test_a_stop_does_not_wait_for_a_store_that_is_away(store: Store, clock
     while claims < 9:
         clock.advance(300)
         await asyncio.sleep(0)
-    await _until(lambda: clock.waiting == 1)
+    await until(lambda: clock.waiting == 1)
     stop.set()
-    await _until(lambda: clock.waiting == 2)
+    await until(lambda: clock.waiting == 2)
     clock.advance(20)
     await asyncio.wait_for(running, 5)
 
@@ -297,12 +297,6 @@ async def test_a_failure_of_the_code_ends_the_run_and_gives_the_records_back(
     await put_ids(store, "a")
     with pytest.raises(ExceptionGroup, match="unhandled") as caught:
         async with shipping(store, clock, script) as ship:
-            await _until(lambda: len(ship.transport.requests) == 1)
+            await until(lambda: len(ship.transport.requests) == 1)
     assert caught.group_contains(ZeroDivisionError)
     assert ids(await claim(store, clock)) == ["a"]
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)

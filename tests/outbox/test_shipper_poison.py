@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -13,7 +12,7 @@ from outbox.shipper_events import RecordDelayed
 from outbox.store import Store, StoreUnavailable
 from outbox.transport import Answer
 from outbox.verdict import TransportFailure
-from tests.outbox.harness import shipping
+from tests.outbox.harness import shipping, until
 from tests.outbox.records import claim, ids, new, put_ids
 from tests.support.faults import FaultPoint, FaultyStore
 from tests.support.scripted_transport import Script
@@ -96,16 +95,10 @@ async def test_many_poisons_hanging_leave_room_for_the_rest(store: Store, clock:
             clock.advance(10)
             await put_ids(store, f"n{clock.now().timestamp()}")
             ship.shipper.wake()
-            await ship_until_delivered(ship.transport.delivered, f"n{clock.now().timestamp()}")
+            await until(lambda: f"n{clock.now().timestamp()}" in ship.transport.delivered)
         stuck = [request for request in ship.transport.requests if request[0] in bad]
         assert len(stuck) == 2
         ship.transport.let_go()
-
-
-async def ship_until_delivered(delivered: list[str], name: str) -> None:
-    async with asyncio.timeout(5):
-        while name not in delivered:
-            await asyncio.sleep(0.001)
 
 
 async def test_a_probe_never_blames_its_record(store: Store, clock: ManualClock) -> None:
@@ -192,10 +185,10 @@ async def test_an_answer_outlives_a_store_that_is_away(store: Store, clock: Manu
 
     await put_ids(store, *NAMES)
     async with shipping(FaultyStore(store, trip), clock, lambda _: None, batch_records_max=100) as ship:
-        await ship_until_delivered(ship.transport.delivered, NAMES[-1])
+        await until(lambda: NAMES[-1] in ship.transport.delivered)
         for _ in range(30):
             clock.advance(60)
-            await ship_until_delivered(ship.transport.delivered, NAMES[-1])
+            await until(lambda: NAMES[-1] in ship.transport.delivered)
         is_full = False
         await ship.pass_until(lambda: ship.shipper.state().in_flight == 0, at_most_s=600)
         await ship.pass_until(lambda: not ship.shipper.state().store_failing, at_most_s=600)
