@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Final
 
 from collector.carrying import PAGE_BYTES_MAX, PAGE_RECORDS_MAX
 from collector.offline import Session
+from outbox.fsync import sync_folder
 from outbox.kept import KeptState
 from zaplake.trouble import Trouble, UsageTrouble
 
@@ -127,11 +128,7 @@ class _Draft:
 
 def _publish(draft: Path, path: Path) -> None:
     os.link(draft, path)  # unlike a rename, it never replaces what came meanwhile
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 def _lines_of(records: Sequence[object]) -> bytes:

@@ -8,6 +8,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from outbox.fsync import sync_folder
 from zaplake.trouble import Trouble
 
 SECRET_FILE: Final = "signing-secret"  # noqa: S105 (a file name)
@@ -93,5 +94,6 @@ def _make_secret(data_dir: Path) -> None:
             os.fsync(file.fileno())
         with contextlib.suppress(FileExistsError):  # another process was first: its secret counts
             os.link(draft, data_dir / SECRET_FILE)
+        sync_folder(data_dir)
     finally:
         draft.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from cyclopts import App, Parameter
 from rich.console import Console
@@ -21,6 +21,9 @@ from zaplake.trouble import Trouble, UsageTrouble
 
 PAGE: Final = 1_000
 COLUMNS: Final = ("label", "died", "status", "reason", "bytes")
+EventId: TypeAlias = Annotated[str, Parameter(help="Ids, as `dead list` shows them.")]
+Everything: TypeAlias = Annotated[bool, Parameter(name="--all", help="All dead letters.")]
+DryRun: TypeAlias = Annotated[bool, Parameter(help="Only say which.")]
 app = App(name="dead", help="Records that the backend refused for good.")
 
 
@@ -93,12 +96,12 @@ def show(event_id: str, /, *, common: Common | None = None) -> int:
 
 @app.command
 def requeue(
-    *event_ids: str,
-    everything: Annotated[bool, Parameter(name="--all")] = False,
+    *event_ids: EventId,
+    everything: Everything = False,
     reason: str = "",
     label: str = "",
     pace: str | None = None,
-    dry_run: bool = False,
+    dry_run: DryRun = False,
     common: Common | None = None,
 ) -> int:
     """Send dead letters once more, after the reason was repaired.
@@ -115,18 +118,12 @@ def requeue(
 
     Parameters
     ----------
-    event_ids
-        Ids, as `dead list` shows them.
-    everything
-        All dead letters.
     reason
         All whose status or reason holds this text.
     label
         All whose label (gateway/instance kind) holds this text.
     pace
         At most so many a second or minute, as 20/s or 30/m; beside a running collector.
-    dry_run
-        Only say which.
     """
     settings = settle(common)
     wanted = Wanted(reason=reason, label=label)
@@ -134,11 +131,9 @@ def requeue(
     if not dry_run and per_s is None and wanted.is_everything:
         return _change(settings, "requeue", event_ids, everything=everything, dry_run=False)
     _refuse_vague("requeue", event_ids, everything=everything, wanted=wanted)
-    found = _letters(settings, None, wanted)
-    chosen = list(
-        dict.fromkeys(letter["id"] for letter in found if not event_ids or letter["id"] in event_ids)
-    )
-    missing = bool(event_ids) and len(chosen) < len(set(event_ids))
+    named, found = frozenset(event_ids), _letters(settings, None, wanted)
+    chosen = list(dict.fromkeys(letter["id"] for letter in found if not event_ids or letter["id"] in named))
+    missing = bool(event_ids) and len(chosen) < len(named)
     if dry_run:
         _say_which(chosen, "requeued")
     else:
@@ -148,9 +143,9 @@ def requeue(
 
 @app.command
 def drop(
-    *event_ids: str,
-    everything: Annotated[bool, Parameter(name="--all")] = False,
-    dry_run: bool = False,
+    *event_ids: EventId,
+    everything: Everything = False,
+    dry_run: DryRun = False,
     common: Common | None = None,
 ) -> int:
     """Throw dead letters away for good; `dead show ID > FILE` keeps one.
@@ -161,15 +156,6 @@ def drop(
     zaplake collector dead drop --all --dry-run
     zaplake collector dead drop 3f2b0c1e-0000-5000-8000-000000000000
     ```
-
-    Parameters
-    ----------
-    event_ids
-        Ids, as `dead list` shows them.
-    everything
-        All dead letters.
-    dry_run
-        Only say which.
     """
     return _change(settle(common), "drop", event_ids, everything=everything, dry_run=dry_run)
 
@@ -181,7 +167,8 @@ def _change(
     done = "requeued" if verb == "requeue" else "dropped"
     if dry_run:
         found = [letter["id"] for letter in _letters(settings, None, Wanted())]
-        chosen = found if everything else [event_id for event_id in event_ids if event_id in set(found)]
+        known = frozenset(found)
+        chosen = found if everything else [event_id for event_id in event_ids if event_id in known]
         _say_which(chosen, done)
         return 0 if everything or len(chosen) == len(event_ids) else 1
     document, _alive = ask(settings, {"verb": f"dead.{verb}", "ids": None if everything else list(event_ids)})
