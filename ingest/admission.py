@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -106,7 +105,10 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_s(self, sender: str, events: int, now: float) -> float:
-        """0 when the events are let through, else the seconds until the sender may try again."""
+        """0 when the events are let through, else the seconds until the sender may try again.
+
+        ``now`` is ``time.monotonic()``.
+        """
         left, at = self._buckets.pop(sender, (float(self._burst), now))
         left = min(float(self._burst), left + (now - at) * self._events_per_s)
         wait = 0.0 if left >= 1 else (1.0 - left) / self._events_per_s
@@ -122,8 +124,3 @@ def sender_name(sender: Sender, scope: Scope) -> str:
         return f"collector:{sender.collector}"
     client = scope.get("client")
     return f"address:{client[0]}" if client else "address:"
-
-
-def monotonic_s() -> float:
-    """The clock of ``Rates``."""
-    return time.monotonic()

@@ -15,7 +15,7 @@ from asgi.body import BodyError, ClientGone, read_body
 from asgi.exposition import METRICS_PATH, METRICS_TYPE
 from asgi.peer import asks_from_here
 from contracts.envelope import BATCH_PATH, EVENT_PATH
-from contracts.heartbeat import Heartbeat, HeartbeatAnswer, encode_answer
+from contracts.heartbeat import Heartbeat, HeartbeatAnswer, encode_answer, heartbeat_path
 from ingest.admission import Sender, admit
 from ingest.config import IngestConfig
 from ingest.doors import Doors, log
@@ -50,7 +50,7 @@ class Desk(Protocol):
 def create_app(config: IngestConfig, *, doors: Doors, desk: Desk, metrics: IngestMetrics) -> Litestar:
     """The application over resources that ``ingest.service.open_service`` has opened."""
 
-    @post("/api/collectors/{name:str}/heartbeat", status_code=200)
+    @post(heartbeat_path("{name:str}"), status_code=200)
     async def heartbeat(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
         body = await read_body(
             request.scope,

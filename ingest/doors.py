@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,7 +16,7 @@ from asgi.answers import NDJSON, PROBLEM_JSON, send_answer
 from asgi.body import BodyBudget, BodyError, ClientGone, read_body
 from asgi.types import Message, Receive, Scope, Send
 from contracts.envelope import Receipt
-from ingest.admission import Rates, Sender, admit, inflate, monotonic_s, sender_name
+from ingest.admission import Rates, Sender, admit, inflate, sender_name
 from ingest.config import IngestConfig
 from ingest.metrics import IngestMetrics
 from ingest.problems import (
@@ -167,7 +168,7 @@ class Doors:
 
     def _limit(self, scope: Scope, sender: Sender, events: int) -> None:
         if self._rates is not None:
-            wait_s = self._rates.wait_s(sender_name(sender, scope), events, monotonic_s())
+            wait_s = self._rates.wait_s(sender_name(sender, scope), events, time.monotonic())
             if wait_s > 0:
                 raise ProblemError(RATE_LIMITED, retry_after_s=math.ceil(wait_s))
 

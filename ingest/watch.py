@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from contracts.heartbeat import OPEN_STATES, Heartbeat, InstanceState
+from contracts.times import as_datetime
 from ingest.config import MIB, IngestConfig
 
 SILENT, BACKLOG, DISK = "collector.silent", "collector.backlog", "collector.disk"
@@ -91,10 +92,5 @@ def _instance(beat: Beat, state: InstanceState, config: IngestConfig, now: datet
 
 
 def _age_s(text: str | None, now: datetime) -> float | None:
-    if text is None:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (now - at).total_seconds() if at.tzinfo is not None else None
+    at = as_datetime(text)
+    return None if at is None else (now - at).total_seconds()

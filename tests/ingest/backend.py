@@ -14,6 +14,8 @@ import httpx
 
 from asgi.server import HttpServer
 from contracts.envelope import BATCH_PATH, EVENT_PATH
+from contracts.heartbeat import Depth, Heartbeat, encode_heartbeat, heartbeat_path
+from contracts.identity import heartbeat_id
 from contracts.signing import sign
 from ingest.config import IngestConfig
 from ingest.desk import OnAlert, nobody
@@ -34,6 +36,13 @@ def event(**members: object) -> bytes:
     return json.dumps(
         {"type": "messages.upsert", "chat_jid": "5511900000001@s.whatsapp.net", "payload": PAYLOAD, **members}
     ).encode()
+
+
+def beat(**members: Any) -> Heartbeat:
+    """The first heartbeat of the collector edge-1; members replace its own."""
+    usual: dict[str, Any] = {"name": "edge-1", "version": "1", "epoch": "e", "boot": "b1", "seq": 1}
+    usual |= {"uptime_s": 1.0, "depth": Depth()}
+    return Heartbeat(**usual | members)
 
 
 def signed(event_id: str, body: bytes, **headers: str) -> dict[str, str]:
@@ -58,6 +67,12 @@ class Backend:
         """Send lines as one signed batch."""
         body, event_id = b"\n".join(lines) + b"\n", an_id()
         return await self.client.post(BATCH_PATH, content=body, headers=signed(event_id, body))
+
+    async def post_heartbeat(self, told: Heartbeat, name: str | None = None) -> httpx.Response:
+        """Send a signed heartbeat, to the path of ``name`` unless its own."""
+        body = encode_heartbeat(told)
+        headers = signed(heartbeat_id(told.name, told.boot, told.seq), body)
+        return await self.client.post(heartbeat_path(name or told.name), content=body, headers=headers)
 
     async def fetch(self, query: str, *arguments: object) -> list[dict[str, Any]]:
         """Rows of the database, each as a dict."""

@@ -6,40 +6,24 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
-import httpx
 import pytest
 
-from contracts.heartbeat import Depth, Heartbeat, InstanceState, encode_heartbeat
-from contracts.identity import heartbeat_id
+from contracts.heartbeat import Depth, InstanceState, heartbeat_path
 from ingest.config import IngestConfig
 from ingest.watch import Alert, Beat, due_alerts, judged
-from tests.ingest.backend import Backend, an_id, backend, event, signed
+from tests.ingest.backend import Backend, an_id, backend, beat, event, signed
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 CONFIG = IngestConfig(dsn="postgresql://", secrets=(b"secret",))
 
 
-def beat(**members: Any) -> Heartbeat:
-    usual: dict[str, Any] = {"name": "edge-1", "version": "1", "epoch": "e", "boot": "b1", "seq": 1}
-    usual |= {"uptime_s": 1.0, "depth": Depth()}
-    return Heartbeat(**usual | members)
-
-
-async def send(b: Backend, told: Heartbeat, name: str | None = None) -> httpx.Response:
-    body = encode_heartbeat(told)
-    headers = signed(heartbeat_id(told.name, told.boot, told.seq), body)
-    return await b.client.post(
-        f"/api/collectors/{name or told.name}/heartbeat", content=body, headers=headers
-    )
-
-
 async def test_a_heartbeat_is_kept_and_answered_with_the_scope_table(dsn: str) -> None:
     async with backend(dsn) as b:
-        assert (await send(b, beat())).json() == {"scopes": []}
+        assert (await b.post_heartbeat(beat())).json() == {"scopes": []}
         for scope in ("acme", "other"):
             body = event(gateway="evolution", instance="vendas", scope=scope)
             assert (await b.post(an_id(), body)).status_code == 201
-        answer = await send(b, beat(seq=2))
+        answer = await b.post_heartbeat(beat(seq=2))
         assert answer.status_code == 200
         assert answer.json() == {"scopes": [{"gateway": "evolution", "instance": "vendas", "scope": "acme"}]}
         (row,) = await b.fetch("SELECT name, boot, beat, report->>'seq' AS seq FROM lake.collectors")
@@ -49,14 +33,14 @@ async def test_a_heartbeat_is_kept_and_answered_with_the_scope_table(dsn: str) -
 async def test_an_older_beat_of_the_same_boot_changes_nothing(dsn: str) -> None:
     async with backend(dsn) as b:
         for boot, seq in (("b1", 5), ("b1", 4), ("b2", 1)):
-            await send(b, beat(boot=boot, seq=seq))
+            await b.post_heartbeat(beat(boot=boot, seq=seq))
             (row,) = await b.fetch("SELECT boot, beat FROM lake.collectors")
             assert (row["boot"], row["beat"]) == {"b1": ("b1", 5), "b2": ("b2", 1)}[boot]
 
 
 async def test_what_is_no_heartbeat_is_refused(dsn: str) -> None:
     async with backend(dsn) as b:
-        path, event_id = "/api/collectors/edge-1/heartbeat", an_id()
+        path, event_id = heartbeat_path("edge-1"), an_id()
         unsigned = await b.client.post(path, content=b"{}", headers={"X-Event-Id": event_id})
         assert unsigned.status_code == 401
         for body, status in ((b"{", 400), (b"{}", 422), (b"[]", 422), (b"x" * (8 * 1024 * 1024 + 1), 413)):
@@ -65,7 +49,7 @@ async def test_what_is_no_heartbeat_is_refused(dsn: str) -> None:
                 status,
                 "application/problem+json",
             )
-        assert (await send(b, beat(), name="edge-2")).status_code == 422
+        assert (await b.post_heartbeat(beat(), name="edge-2")).status_code == 422
         assert await b.fetch("SELECT 1 FROM lake.collectors") == []
 
 
@@ -82,35 +66,35 @@ async def look(b: Backend) -> list[tuple[str, str, bool, int]]:
 
 async def test_an_alert_is_raised_once_repeated_slowly_and_resolved(dsn: str) -> None:
     async with backend(dsn) as b:
-        await send(b, beat(depth=Depth(waiting=20_000)))
+        await b.post_heartbeat(beat(depth=Depth(waiting=20_000)))
         assert await look(b) == [("collector.backlog", "edge-1", True, 0)]
         assert await look(b) == [("collector.backlog", "edge-1", True, 0)]
         await b.fetch("UPDATE lake.alerts SET repeated_at = now() - interval '1 day'")
         assert await look(b) == [("collector.backlog", "edge-1", True, 1)]
         assert await look(b) == [("collector.backlog", "edge-1", True, 1)]
-        await send(b, beat(seq=2))
+        await b.post_heartbeat(beat(seq=2))
         assert await look(b) == [("collector.backlog", "edge-1", False, 1)]
-        await send(b, beat(seq=3, depth=Depth(waiting=20_000)))
+        await b.post_heartbeat(beat(seq=3, depth=Depth(waiting=20_000)))
         assert (await look(b))[1:] == [("collector.backlog", "edge-1", True, 0)]
 
 
 async def test_a_collectors_disk_that_fills_up_raises_an_alert_until_there_is_room(dsn: str) -> None:
     async with backend(dsn) as b:
         for seq, free, is_open in ((1, 1 << 29, True), (2, 1 << 31, False)):
-            await send(b, beat(seq=seq, disk_free_bytes=free))
+            await b.post_heartbeat(beat(seq=seq, disk_free_bytes=free))
             assert await look(b) == [("collector.disk", "edge-1", is_open, 0)]
 
 
 async def test_a_collector_that_falls_silent_keeps_its_other_alerts(dsn: str) -> None:
     async with backend(dsn) as b:
-        await send(b, beat(depth=Depth(waiting=20_000)))
+        await b.post_heartbeat(beat(depth=Depth(waiting=20_000)))
         await look(b)
         await b.fetch("UPDATE lake.collectors SET last_seen_at = now() - interval '91 seconds'")
         assert await look(b) == [
             ("collector.backlog", "edge-1", True, 0),
             ("collector.silent", "edge-1", True, 0),
         ]
-        await send(b, beat(seq=2))
+        await b.post_heartbeat(beat(seq=2))
         assert await look(b) == [
             ("collector.backlog", "edge-1", False, 0),
             ("collector.silent", "edge-1", False, 0),
@@ -126,7 +110,7 @@ async def test_another_scope_for_a_known_instance_raises_an_alert_once(dsn: str)
 
 async def test_a_report_of_another_release_does_not_end_the_watch(dsn: str) -> None:
     async with backend(dsn) as b:
-        await send(b, beat())
+        await b.post_heartbeat(beat())
         await b.fetch("""UPDATE lake.collectors SET report = '{"name": "edge-1", "depth": "deep"}'""")
         assert await look(b) == []
         await b.fetch("UPDATE lake.collectors SET last_seen_at = now() - interval '91 seconds'")
@@ -135,15 +119,15 @@ async def test_a_report_of_another_release_does_not_end_the_watch(dsn: str) -> N
 
 async def test_alerts_do_not_wait_for_a_month_that_cannot_be_made(dsn: str) -> None:
     async with backend(dsn) as b:
-        await send(b, beat(depth=Depth(waiting=20_000)))
+        await b.post_heartbeat(beat(depth=Depth(waiting=20_000)))
         await b.fetch("DROP TABLE lake.whatsapp_event_logs_future")
         assert await look(b) == [("collector.backlog", "edge-1", True, 0)]
 
 
 async def test_heartbeats_count_as_bodies_in_flight(dsn: str) -> None:
     async with backend(dsn, body_bytes_max=1000, bodies_bytes_max=1000) as b:
-        assert (await send(b, beat(version="x" * 900))).status_code == 503
-        assert (await send(b, beat())).status_code == 200
+        assert (await b.post_heartbeat(beat(version="x" * 900))).status_code == 503
+        assert (await b.post_heartbeat(beat())).status_code == 200
         assert b.service.doors.budget.bytes_used == 0
 
 
@@ -159,22 +143,13 @@ def told(**members: str) -> InstanceState:
     ("state", "expected"),
     [
         (told(state="open", last_event_at=ago(minutes=1)), None),
-        (
-            InstanceState(gateway="g", instance="i", state="open", last_event_at=ago(hours=7)),
-            "instance.silent",
-        ),
+        (told(state="open", last_event_at=ago(hours=7)), "instance.silent"),
         (told(state="open"), None),
         (told(state="WORKING", state_at=ago(hours=1)), None),
         (told(state="CONNECTED", state_at=ago(hours=1)), None),
         (told(state="close", state_at=ago(minutes=4)), None),
-        (
-            InstanceState(gateway="g", instance="i", state="close", state_at=ago(minutes=6)),
-            "instance.disconnected",
-        ),
-        (
-            InstanceState(gateway="g", instance="i", state="connecting", state_at=ago(hours=1)),
-            "instance.disconnected",
-        ),
+        (told(state="close", state_at=ago(minutes=6)), "instance.disconnected"),
+        (told(state="connecting", state_at=ago(hours=1)), "instance.disconnected"),
         (told(state="close", state_at="yesterday"), None),
         (told(last_event_at=ago(hours=9)), None),
     ],

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import httpx
 
-from contracts.heartbeat import Depth, Heartbeat, encode_heartbeat
-from contracts.identity import heartbeat_id
-from tests.ingest.backend import Backend, an_id, backend, event, signed
+from contracts.envelope import EVENT_PATH
+from tests.ingest.backend import Backend, an_id, backend, beat, event
 from tests.support.metrics import documented, families, value
 
 PREFIX = "zaplake_ingest_"
@@ -18,11 +17,8 @@ async def drive(b: Backend) -> None:
     for digest in ("00" * 16, "00" * 16, "11" * 16):
         await b.post(twice, event(digest=digest))
     await b.post_batch(event(event_id=an_id()), b"no event")
-    await b.client.post("/api/webhooks/whatsapp", content=b"{}", headers={"X-Event-Id": an_id()})
-    beat = Heartbeat(name="edge-1", version="1", epoch="e", boot="b", seq=1, uptime_s=1.0, depth=Depth())
-    body = encode_heartbeat(beat)
-    headers = signed(heartbeat_id("edge-1", "b", 1), body)
-    await b.client.post("/api/collectors/edge-1/heartbeat", content=body, headers=headers)
+    await b.client.post(EVENT_PATH, content=b"{}", headers={"X-Event-Id": an_id()})
+    await b.post_heartbeat(beat())
 
 
 async def test_the_page_tells_what_happened(dsn: str) -> None:

@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from contracts.envelope import EVENT_PATH
-from contracts.heartbeat import Depth, Heartbeat, encode_heartbeat
+from contracts.heartbeat import Depth
 from ingest.config import IngestConfig
 from ingest.service import serve
-from tests.ingest.backend import SECRET, an_id, backend, event, signed
+from tests.ingest.backend import SECRET, an_id, backend, beat, event, signed
 from tests.support.serve_faulty import AFTER, BEFORE, SECRET_VARIABLE
 
 
@@ -48,12 +48,7 @@ async def test_serve_runs_until_stopped_and_two_share_a_port(dsn: str) -> None:
 
 async def test_the_watch_looks_by_itself(dsn: str) -> None:
     async with backend(dsn, watch_every_s=0.05, backlog_records=5) as b:
-        beat = Heartbeat(
-            name="e", version="1", epoch="e", boot="b", seq=1, uptime_s=1, depth=Depth(waiting=6)
-        )
-        body, event_id = encode_heartbeat(beat), an_id()
-        path = "/api/collectors/e/heartbeat"
-        assert (await b.client.post(path, content=body, headers=signed(event_id, body))).status_code == 200
+        assert (await b.post_heartbeat(beat(depth=Depth(waiting=6)))).status_code == 200
         async with asyncio.timeout(10):
             while not await b.fetch("SELECT 1 FROM lake.alerts WHERE name = 'collector.backlog'"):
                 await asyncio.sleep(0.02)

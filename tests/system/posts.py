@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import random
 import uuid
 
+from contracts.envelope import EVENT_PATH
+from contracts.signing import sign
 from tests.support.dying import SECRET
 from tests.support.load import Post
 
@@ -35,9 +35,8 @@ def signed(number: int) -> Post:
     event = {"type": "messages.upsert", "chat_jid": "5511900000001@s.whatsapp.net", "payload": element}
     body = json.dumps(event, ensure_ascii=False).encode()
     event_id = str(uuid.uuid5(_NAMESPACE, f"kill test {number}"))
-    signature = hmac.new(SECRET, event_id.encode() + b"." + body, hashlib.sha256).hexdigest()
-    headers = {"X-Event-Id": event_id, "X-Signature": signature}
-    return _post(element, "/api/webhooks/whatsapp", body, headers)
+    headers = {"X-Event-Id": event_id, "X-Signature": sign(SECRET, event_id, body)}
+    return _post(element, EVENT_PATH, body, headers)
 
 
 def mark_of(payload: object) -> str:

@@ -54,6 +54,16 @@ def backends(dsn: str, folder: Path) -> list[Victim]:
     return [first, second]
 
 
+def shipping_to(backend: Victim, folder: Path) -> Victim:
+    """A collector; each of its lives ships to where ``backend`` listens then."""
+
+    def arguments(_port: int) -> list[str]:
+        url = f"http://127.0.0.1:{backend.port}"
+        return ["collector", "--folder", str(folder / "outbox"), "--backend-url", url]
+
+    return Victim("collector", arguments, folder / "collector.log")
+
+
 def _serve(dsn: str, port: int) -> list[str]:
     return ["ingest", "--dsn", dsn, "--port", str(port)]
 
@@ -137,12 +147,7 @@ async def test_a_webhook_that_got_200_reaches_the_lake_through_kills(
     dsn: str, tmp_path: Path, kills: int, seed: int
 ) -> None:
     pair = backends(dsn, tmp_path)
-
-    def collect(_port: int) -> list[str]:
-        folder = str(tmp_path / "outbox")
-        return ["collector", "--folder", folder, "--backend-url", f"http://127.0.0.1:{pair[0].port}"]
-
-    collector = Victim("collector", collect, tmp_path / "collector.log")
+    collector = shipping_to(pair[0], tmp_path)
     async with living([*pair, collector]):
         victims = [collector, *pair]
         ledger = await storm(victims, lambda: [collector.port], posts.webhook, kills=kills, seed=seed)

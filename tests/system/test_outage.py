@@ -17,8 +17,7 @@ from ingest.schema import upgrade
 from tests.support.load import Driver, Post, until
 from tests.system import posts
 from tests.system.ledger import Ledger
-from tests.system.test_kill import assert_kept, backends, living, waiting
-from tests.system.victims import Victim
+from tests.system.test_kill import assert_kept, backends, living, shipping_to, waiting
 from zaplake.embedded import EmbeddedPostgres
 
 CLIENTS = 32
@@ -65,14 +64,10 @@ async def test_an_outage_of_the_database_loses_and_doubles_nothing(
     await upgrade(postgres.dsn)
     pair = backends(postgres.dsn, tmp_path)
 
-    def collect(_port: int) -> list[str]:
-        folder = str(tmp_path / "outbox")
-        return ["collector", "--folder", folder, "--backend-url", f"http://127.0.0.1:{pair[0].port}"]
-
     def direct(number: int) -> Post:
         return posts.signed(DIRECT + number)
 
-    collector = Victim("collector", collect, tmp_path / "collector.log")
+    collector = shipping_to(pair[0], tmp_path)
     ledger = Ledger()
     async with living([*pair, collector]):
         at_door = Driver(
