@@ -81,7 +81,7 @@ def test_unknown_family_kind_and_chat_class_are_refused() -> None:
     with pytest.raises(ConfigError, match="family"):
         GatewayConfig(name="x", family="signal")  # type: ignore[arg-type]  # what a settings file may hold
     with pytest.raises(ConfigError, match="chat class"):
-        CaptureFilter(chat_classes=frozenset({"crowd"}))  # type: ignore[arg-type]  # as above
+        CaptureFilter(chat_classes=frozenset({"crowd"}))  # type: ignore[arg-type]  # what a settings file may hold
     with pytest.raises(ConfigError, match="unknown kind"):
         CaptureFilter(kinds=frozenset({"mesage"}))  # allowed alone, it would drop every event
 
