@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -80,9 +78,8 @@ async def _started(command: Sequence[str], count: int) -> AsyncIterator[list[Pro
         yield workers
     finally:
         for worker in workers:
-            if worker.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(worker.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                worker.terminate()
         await asyncio.gather(*map(_ended, workers))
 
 
@@ -90,7 +87,8 @@ async def _ended(worker: Process) -> None:
     try:
         await asyncio.wait_for(worker.wait(), STOP_S_MAX)
     except TimeoutError:
-        worker.kill()
+        with contextlib.suppress(ProcessLookupError):
+            worker.kill()
         await worker.wait()
 
 

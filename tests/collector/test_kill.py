@@ -34,7 +34,7 @@ async def process(folder: Path, url: str) -> AsyncIterator[tuple[Process, int]]:
                 assert line, "the collector ended before it was ready"
         yield child, int(line)
     finally:
-        if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
             child.kill()
         await child.communicate()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import json
 import os
@@ -29,6 +30,12 @@ class Death(enum.Enum):
 
 
 _POINTS: Final = {Death.BEFORE_COMMIT: Point.BEFORE_COMMIT, Death.AFTER_COMMIT: Point.AFTER_COMMIT}
+
+
+def kill(process: asyncio.subprocess.Process) -> None:
+    """SIGKILL to a process that may just have died by itself."""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
 
 
 class Victim:
@@ -62,18 +69,17 @@ class Victim:
         assert self._process.returncode is None, (
             f"{self.name} died by itself: {self._log.read_text()[-4000:]}"
         )
-        reached = True
+        reached = False
         point = _POINTS.get(death)
         if point is None:
+            reached = True
             await asyncio.sleep(chance.uniform(0, RANDOM_S_MAX))
-            self._process.kill()
         else:
             os.kill(self._process.pid, point.value)
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), POINT_S_MAX)
-            except TimeoutError:
-                reached = False
-                self._process.kill()
+                reached = True
+        kill(self._process)
         assert await asyncio.wait_for(self._process.wait(), STOP_S_MAX) == -signal.SIGKILL
         return reached
 
@@ -85,5 +91,5 @@ class Victim:
         try:
             await asyncio.wait_for(self._process.wait(), STOP_S_MAX)
         except TimeoutError:
-            self._process.kill()
+            kill(self._process)
             await self._process.wait()
