@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from contracts.blobs import BlobRef, encode_ref
 from contracts.sanitize import clean_text
 
 TYPE_CHARS_MAX: Final = 100
@@ -62,6 +64,8 @@ class WireEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reader_error: str | None = None
     redacted: tuple[str, ...] = ()
     envelope: Raw | UnsetType = UNSET
+    blobs: tuple[Raw, ...] = ()
+    """The refs among the payload's that are the sender's own, spelled as there."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,6 +100,7 @@ def encode_event(
     flags: tuple[str, ...] = (),
     reader_error: str | None = None,
     redacted: tuple[str, ...] = (),
+    blobs: Sequence[BlobRef] = (),
 ) -> bytes:
     """Build the body of one event; ``payload`` (object or array) and ``envelope`` are copied as bytes.
 
@@ -120,6 +125,7 @@ def encode_event(
         reader_error=_clean_or_none(reader_error),
         redacted=tuple(map(clean_text, redacted)),
         envelope=UNSET if envelope is None else Raw(envelope),
+        blobs=tuple(Raw(encode_ref(ref)) for ref in blobs),
     )
     return _encode(event)
 

@@ -44,6 +44,11 @@ def batch_id(ids: Sequence[str]) -> str:
     return _uuid5(["batch", *ids])
 
 
+def blob_event_id(sha256: str) -> str:
+    """The ``X-Event-Id`` of a blob, from the lower-case hex sha256 of its bytes (contract §7)."""
+    return _uuid5(["blob", sha256])
+
+
 def _plain(part: Part, occurrence: Stamp | None) -> object:
     if not isinstance(part, Occurrence):
         return part

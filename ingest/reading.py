@@ -11,6 +11,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from contracts.blobs import BlobHolder
 from contracts.envelope import TYPE_CHARS_MAX
 from contracts.jsontext import NotJson, decode, slices_at
 from contracts.sanitize import sanitize, valid_needs_repair
@@ -47,6 +48,7 @@ class Incoming(msgspec.Struct, gc=False):
     reader_error: str | None = None
     redacted: tuple[str, ...] | None = None
     envelope: Raw | UnsetType = UNSET
+    blobs: tuple[BlobHolder, ...] | None = None
 
 
 class _Key(msgspec.Struct, gc=False):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.blobs import BlobRef, encode_ref
 from contracts.envelope import WireEvent, encode_event
 from ingest.admission import Rates
 from ingest.problems import ProblemError
@@ -54,6 +55,15 @@ def test_what_the_collector_encodes_is_read_back() -> None:
         "jsonl",
         "message",
     )
+
+
+def test_a_line_may_list_its_blobs_and_nothing_else_as_blobs() -> None:
+    ref = BlobRef(sha256="0f" * 32, bytes=3, mime="image/png")
+    body = encode_event(type="t", chat_jid=None, payload=b"{}", blobs=[ref])
+    assert msgspec.json.decode(body)["blobs"] == [msgspec.json.decode(encode_ref(ref))]
+    read(body)
+    assert outcome(body.replace(b'"bytes":3', b'"bytes":-3')) == 422
+    assert outcome(body.replace(b"0f0f", b"0F0F", 1)) == 422
 
 
 def test_the_usual_payload_is_passed_on_byte_for_byte() -> None:
