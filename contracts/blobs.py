@@ -1,7 +1,7 @@
 """What stands in a payload for bytes that were cut out of it: ``{"$blob": {"sha256", "bytes", "mime"}}``.
 
-A gateway may write such an object itself: it stays as it was, byte for byte, and means nothing. Which blobs an
-event really has is said by the wire's own member ``blobs`` alone, a list of the same objects (contract §7).
+A gateway may write such an object itself: it stays as it was, byte for byte, and means nothing. Which blobs
+an event really has is said by the wire's own member ``blobs`` alone, a list of the same objects.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ MIME_CHARS_MAX: Final = 200
 LOST_CHARS_MAX: Final = 200
 
 _SHA256: Final = re.compile(SHA256_PATTERN)
-_MIME: Final = re.compile(r"[ !#-\[\]-~]{1,%d}" % MIME_CHARS_MAX)
+_MIME: Final = re.compile(r"[ !#-\[\]-~]{1,200}")
 """Printable ASCII that JSON writes without an escape."""
 _NOT_PLAIN: Final = re.compile(r"[^ !#-\[\]-~]")
 _OPENING: Final = b'{"$blob":{'
 _REF: Final = re.compile(
     rb'\{"\$blob":\{"sha256":"([0-9a-f]{64})","bytes":(?:0|[1-9][0-9]{0,17}),"mime":'
-    rb'(?:null|"[ !#-\[\]-~]{1,%d}")(?:,"lost":"[ !#-\[\]-~]{1,%d}")?\}\}' % (MIME_CHARS_MAX, LOST_CHARS_MAX)
+    rb'(?:null|"[ !#-\[\]-~]{1,200}")(?:,"lost":"[ !#-\[\]-~]{1,200}")?\}\}'
 )
-"""A ref as `encode_ref` spells it. In JSON it is one wherever it matches: a quote inside a text is escaped."""
+"""A ref as `encode_ref` spells it. Where it matches in JSON it is one: a quote inside a text is escaped."""
 
 
 class BlobRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class BlobHolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encode_ref(ref: BlobRef) -> bytes:
-    """Return the one spelling of a ref: no spaces, ``mime`` also when it is null, ``lost`` only when it is said.
+    """Return the one spelling of a ref: no spaces, ``mime`` also when null, ``lost`` only when it is said.
 
     A mime type that is no plain ASCII becomes null; a reason is cut to 200 characters of it.
     """

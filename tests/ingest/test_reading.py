@@ -6,6 +6,7 @@ import json
 import uuid
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
