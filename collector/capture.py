@@ -14,14 +14,16 @@ from typing import Final
 import structlog
 
 from collector.alerts import Alerts
-from collector.config import CollectorConfig, GatewayConfig
+from collector.config import CollectorConfig
 from collector.instances import Instances
 from collector.metrics import CollectorMetrics
-from collector.scopes import ScopeTable, Source, as_rows, from_rows
 from collector.shedding import Shedder
 from collector.storm import StormGuard
 from collector.tally import HOURS_KEPT, Tally, hour_of
-from collector.translate import Arrival, Captured, Counts, Rules, Translation, translate
+from collector.translate import Captured, Translation, translate
+from contracts.configured import GatewayConfig
+from contracts.scopes import ScopeTable, Source, as_rows, from_rows
+from contracts.translation import Arrival, Counts, Rules
 from outbox.record import PutOutcome
 from outbox.store import Store
 

@@ -6,116 +6,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final
 from urllib.parse import urlsplit
 
 from collector.alerts import REPEAT_S
+from contracts.configured import SECRET_CHARS_MIN, CapturePolicy, GatewayConfig, default_gateways, refuse
 from contracts.envelope import BODY_BYTES_MAX
-from contracts.events import KINDS
 from outbox.store import StoreLimits
-
-Family: TypeAlias = Literal["evolution", "baileys", "waha", "cloudapi"]
-FAMILIES: Final[tuple[Family, ...]] = get_args(Family)
-
-ChatClass: TypeAlias = Literal["direct", "group", "broadcast", "newsletter"]
-CHAT_CLASSES: Final[tuple[ChatClass, ...]] = get_args(ChatClass)
 
 SHED_FROM_SHARE: Final = 0.8
 """How full the outbox is when its operator is told and the first kind of ``capture.shed`` is left out."""
-SHEDDABLE: Final = ("presence", "message.receipt", "message.status", "contact", "chat")
-"""What an operator may give up for room: the lake can do without it, or sees it again."""
-SECRET_CHARS_MIN: Final = 8
-"""A shorter secret could be guessed, and cutting values equal to it would cut ordinary words."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
-
-
-class ConfigError(ValueError):
-    """The configuration is refused; the message names the setting."""
-
-
-def _refuse(condition: bool, message: str) -> None:
-    if condition:
-        raise ConfigError(message)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayConfig:
-    """One gateway and everything that opens its door. Any one of its credentials is enough."""
-
-    name: str
-    family: Family
-    tokens: tuple[str, ...] = ()
-    """Travel as X-Collector-Token, as Authorization: Bearer, or as the first path segment after the name."""
-    jwt_keys: tuple[str, ...] = ()
-    """Evolution's ``jwt_key``: HS256 of Authorization: Bearer, expiry with a leeway of 30 minutes."""
-    hmac_keys: tuple[str, ...] = ()
-    """WAHA's ``hmac.key``: X-Webhook-Hmac, SHA-512 of the body."""
-    app_secrets: tuple[str, ...] = ()
-    """Cloud API's app secret: X-Hub-Signature-256."""
-    verify_token: str | None = None
-    """Cloud API's handshake."""
-    instances: tuple[str, ...] = ()
-    """Native instances that are expected; another one is stored too, with an alert."""
-
-    def __post_init__(self) -> None:
-        _refuse(not self.name or "/" in self.name, "gateways.name: needed, without '/'")
-        _refuse(self.family not in FAMILIES, f"gateways.{self.name}.family: one of {', '.join(FAMILIES)}")
-        for secret in self.secrets:
-            _refuse(
-                len(secret) < SECRET_CHARS_MIN,
-                f"gateways.{self.name}: a secret has fewer than {SECRET_CHARS_MIN} characters",
-            )
-
-    @property
-    def has_credentials(self) -> bool:
-        """False when only loopback peers may post. Behind a proxy on this machine everybody is loopback."""
-        return bool(self.tokens or self.jwt_keys or self.hmac_keys or self.app_secrets)
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Every value that must never be stored or logged."""
-        verify = (self.verify_token,) if self.verify_token is not None else ()
-        return (*self.tokens, *self.jwt_keys, *self.hmac_keys, *self.app_secrets, *verify)
-
-
-def default_gateways() -> tuple[GatewayConfig, ...]:
-    """Without configuration there are four, named like their families, open to loopback only."""
-    return tuple(GatewayConfig(name=family, family=family) for family in FAMILIES)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureFilter:
-    """A set of facts. Each field that is not empty must hold the fact's value."""
-
-    kinds: frozenset[str] = frozenset()
-    chat_classes: frozenset[ChatClass] = frozenset()
-    """Says nothing about a fact without a chat."""
-    instances: frozenset[str] = frozenset()
-    """As ``<gateway>/<native instance>``."""
-
-    def __post_init__(self) -> None:
-        odd = self.chat_classes - set(CHAT_CLASSES)
-        _refuse(bool(odd), f"capture: unknown chat class {sorted(odd)}; one of {', '.join(CHAT_CLASSES)}")
-        strange = self.kinds - KINDS
-        _refuse(bool(strange), f"capture: unknown kind {sorted(strange)}; one of {', '.join(sorted(KINDS))}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapturePolicy:
-    """What becomes a record. Everything does, except presence; ``deny`` wins over ``allow``.
-
-    ``shed``: kinds that are left out while the outbox is nearly full, the first one first.
-    """
-
-    presence: bool = False
-    allow: CaptureFilter = field(default_factory=CaptureFilter)
-    deny: CaptureFilter = field(default_factory=CaptureFilter)
-    shed: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        odd = [kind for kind in self.shed if kind not in SHEDDABLE]
-        _refuse(bool(odd), f"capture.shed: {odd}; only of {', '.join(SHEDDABLE)}, least valuable first")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,12 +62,12 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            _refuse(getattr(self, name) <= 0, f"limits.{name}: must be above 0")
-        _refuse(
+            refuse(getattr(self, name) <= 0, f"limits.{name}: must be above 0")
+        refuse(
             self.bodies_in_flight_bytes_max < self.body_bytes_max,
             "limits.bodies_in_flight_bytes_max: below body_bytes_max, the largest body could never pass",
         )
-        _refuse(
+        refuse(
             self.drain_s <= self.request_timeout_s,
             "limits.drain_s: not above request_timeout_s, a stop would throw away answers on their way",
         )
@@ -204,24 +106,24 @@ class CollectorConfig:
 
     def __post_init__(self) -> None:
         url = urlsplit(self.backend_url)
-        _refuse(url.scheme not in {"http", "https"} or not url.hostname, "backend_url: an http(s) URL")
-        _refuse(not self.secrets or not all(self.secrets), "secrets: an empty secret would be known to all")
-        _refuse(
+        refuse(url.scheme not in {"http", "https"} or not url.hostname, "backend_url: an http(s) URL")
+        refuse(not self.secrets or not all(self.secrets), "secrets: an empty secret would be known to all")
+        refuse(
             url.username is not None or url.password is not None,
             "backend_url: without user and password: the status shows it, and the signature says who we are",
         )
-        _refuse(
+        refuse(
             _NAME.fullmatch(self.name) is None,
             "name: 1 to 100 of letters, digits, '.', '_', '-': it travels in a header and in a path",
         )
-        _refuse(not self.gateways, "gateways: at least one")
+        refuse(not self.gateways, "gateways: at least one")
         names = [gateway.name for gateway in self.gateways]
-        _refuse(len(set(names)) != len(names), "gateways: two of one name")
-        _refuse(self.heartbeat_s <= 0, "heartbeat_s: must be above 0")
-        _refuse(not 0 <= self.port <= 65535, "port: 0 to 65535")
-        _refuse(not all(self.accounts.values()), "accounts: an empty scope")
+        refuse(len(set(names)) != len(names), "gateways: two of one name")
+        refuse(self.heartbeat_s <= 0, "heartbeat_s: must be above 0")
+        refuse(not 0 <= self.port <= 65535, "port: 0 to 65535")
+        refuse(not all(self.accounts.values()), "accounts: an empty scope")
         for gateway, _instance in self.accounts:
-            _refuse(gateway not in names, f"accounts: {gateway!r} is no configured gateway")
+            refuse(gateway not in names, f"accounts: {gateway!r} is no configured gateway")
 
     @property
     def cut_values(self) -> tuple[str, ...]:

@@ -24,13 +24,14 @@ from asgi.peer import asks_from_here, is_loopback
 from asgi.types import Message, Receive, Scope, Send
 from collector.alerts import Alerts
 from collector.capture import Capture
-from collector.config import CollectorConfig, GatewayConfig
-from collector.credentials import Credentials
+from collector.config import CollectorConfig
 from collector.inflate import UnknownEncoding, inflated
-from collector.route import PREFIX, Place, place_in, segments
-from collector.translate import Arrival
 from collector.verbs import Document
+from contracts.configured import GatewayConfig
+from contracts.credentials import Credentials
 from contracts.envelope import PROBLEM_TOO_LARGE, PROBLEM_UNAVAILABLE
+from contracts.route import PREFIX, Place, place_in, segments
+from contracts.translation import Arrival
 from outbox.store import StoreError, StoreFull
 
 CHALLENGE_CHARS_MAX: Final = 1024

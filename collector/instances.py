@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from collector.scopes import Source
 from contracts.heartbeat import OPEN_STATES
+from contracts.scopes import Source
 from outbox.store import Store
 
 META_KEY: Final = "instances"

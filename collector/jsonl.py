@@ -19,8 +19,8 @@ from typing import BinaryIO, Final
 
 from collector.capture import Capture
 from collector.config import Limits
-from collector.translate import Arrival
 from contracts.jsontext import NotJson, decode
+from contracts.translation import Arrival
 
 DEFAULT_GATEWAY: Final = "baileys"
 BAD_LINES_TOLD_MAX: Final = 100

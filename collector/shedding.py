@@ -14,11 +14,11 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from collector.config import SHED_FROM_SHARE
-from collector.scopes import Source
 from collector.translate import Captured
 from contracts.envelope import encode_event
 from contracts.events import OCCURRENCE
 from contracts.identity import event_id, stamp_occurrence
+from contracts.scopes import Source
 from outbox.record import NewRecord, Stamp
 from outbox.store import Store
 

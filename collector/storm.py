@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
-from collector.scopes import Source
+from contracts.scopes import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

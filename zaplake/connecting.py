@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 
-from collector.config import GatewayConfig
+from contracts.configured import GatewayConfig
 from zaplake import webhook
 from zaplake.evolution import Evolution
 from zaplake.finding import Finding

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from collector.config import CapturePolicy, Family
 from collector.config import Limits as CollectorLimits
+from contracts.configured import CapturePolicy, Family
 from ingest.config import CANCEL_S, IngestConfig
 from zaplake.secret import Secret
 from zaplake.trouble import UsageTrouble

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-import collector.config
+import contracts.configured
 import ingest.config
 from zaplake.keys import ENV_ALIASES, ENV_PREFIX, Key, all_keys, build
 from zaplake.secret import Secret
@@ -44,7 +44,7 @@ def load_settings(
         settings = build(values)
     except ingest.config.ConfigError as error:
         raise UsageTrouble(f"settings: ingest.limits: {error}", _SEE) from error
-    except collector.config.ConfigError as error:
+    except contracts.configured.ConfigError as error:
         place = "collector." if str(error).startswith("limits.") else ""
         raise UsageTrouble(f"settings: {place}{error}", _SEE) from error
     refuse_dangerous(settings)

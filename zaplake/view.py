@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from collector.config import default_gateways
+from contracts.configured import default_gateways
 from zaplake import logs
 from zaplake.figures import NUMBERS, Figures, LookAt, words
 from zaplake.house import Addresses, StateName

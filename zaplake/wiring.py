@@ -6,7 +6,8 @@ import dataclasses
 import secrets as random_secrets
 from pathlib import Path
 
-from collector.config import CollectorConfig, ConfigError, GatewayConfig, default_gateways
+from collector.config import CollectorConfig
+from contracts.configured import ConfigError, GatewayConfig, default_gateways
 from ingest.config import IngestConfig
 from zaplake.secret import Secret, kept_secret
 from zaplake.settings import GatewaySettings, Settings

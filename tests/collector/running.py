@@ -13,9 +13,10 @@ from typing import Any
 import httpx
 
 from collector.alerts import OnAlert, nobody
-from collector.config import CollectorConfig, GatewayConfig, Limits
+from collector.config import CollectorConfig, Limits
 from collector.daemon import Daemon, DaemonState
 from collector.verbs import Document
+from contracts.configured import GatewayConfig
 from outbox.store import Store
 from tests.collector.scripted import SECRET
 

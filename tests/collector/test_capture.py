@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from collector import translate as translate_module
 from collector.alerts import Alerts
 from collector.capture import Capture
-from collector.config import CaptureFilter, CapturePolicy, CollectorConfig, GatewayConfig
+from collector.config import CollectorConfig
+from contracts import translation
+from contracts.configured import CaptureFilter, CapturePolicy, GatewayConfig
 from contracts.events import Reading
 from outbox.clock import ManualClock
 from outbox.memory import MemoryStore
@@ -226,7 +227,7 @@ async def test_a_reader_that_fails_loses_nothing_and_writes_no_key(
     def broken(body: object, *, path_instance: str | None = None) -> Reading:
         raise RuntimeError("a fault with 5511900000001 in its text")
 
-    monkeypatch.setattr(translate_module, "READERS", {"evolution": broken})
+    monkeypatch.setattr(translation, "READERS", {"evolution": broken})
     made = await bench(tmp_path, store, clock)
     assert await made.post(message(1, apikey="LIVE-KEY-123")) == {"reader_error": 1, "stored": 1}
     body = (await made.bodies())[0]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from collector.config import CaptureFilter, CollectorConfig, ConfigError, GatewayConfig, Limits
+from collector.config import CollectorConfig, Limits
+from contracts.configured import CaptureFilter, ConfigError, GatewayConfig
 
 
 def config(**changes: Any) -> CollectorConfig:

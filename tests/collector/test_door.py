@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from collector.alerts import Alerts
 from collector.capture import Capture
-from collector.config import CaptureFilter, CapturePolicy
 from collector.door import Door
+from contracts.configured import CaptureFilter, CapturePolicy
 from outbox.clock import ManualClock
 from outbox.memory import MemoryStore
 from tests.collector.running import (

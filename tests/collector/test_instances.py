@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from collector.translate import Arrival
+from contracts.translation import Arrival
 from outbox.clock import ManualClock
 from outbox.record import NewRecord
 from outbox.sqlite import open_sqlite

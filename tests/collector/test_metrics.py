@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from collector.config import CaptureFilter, CapturePolicy
 from collector.metrics import INSTANCES_LABELLED_MAX, CollectorMetrics, Snapshot
+from contracts.configured import CaptureFilter, CapturePolicy
 from outbox.store import StoreStats
 from tests.collector.running import collector_config, eventually, fixture, message, running
 from tests.collector.scripted import Reply, ScriptedBackend

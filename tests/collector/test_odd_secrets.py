@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from collector.config import CapturePolicy, Family, GatewayConfig
-from collector.translate import Arrival, Captured, Rules, translate
+from collector.translate import Captured, translate
+from contracts.configured import CapturePolicy, Family, GatewayConfig
 from contracts.jsontext import decode
+from contracts.translation import Arrival, Rules
 
 SECRET = "segredo-inventado"
 CHAT = "5511900000002@s.whatsapp.net"

@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.parting import Cutter, bytes_as_parts, unread_parts
 from contracts.events import Event, Reading
+from contracts.parting import Cutter, bytes_as_parts, unread_parts
 
 EVENT = Event(kind="contact", type="t", chat_jid=None, parts=("x",), path=("data",))
 READING = Reading(instance=None, events=(EVENT,), data_path=("data",), cuts=(("apikey",), ("data", "qr")))

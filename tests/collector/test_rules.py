@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asgi.body import BodyTooLarge
-from collector.config import CaptureFilter, CapturePolicy
 from collector.inflate import UnknownEncoding, inflated
-from collector.policy import refusal
-from collector.route import EVOLUTION_EVENTS, place_in, segments
-from collector.scopes import ScopeTable, as_rows, from_rows
 from collector.storm import Advice, StormGuard
 from collector.tally import Tally, hour_of
+from contracts.configured import CaptureFilter, CapturePolicy
 from contracts.events import Event
+from contracts.policy import refusal
+from contracts.route import EVOLUTION_EVENTS, place_in, segments
+from contracts.scopes import ScopeTable, as_rows, from_rows
 
 GROUP = "120363000000000010@g.us"
 DIRECT = "5511900000001@s.whatsapp.net"

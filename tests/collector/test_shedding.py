@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.config import SHEDDABLE, CapturePolicy, CollectorConfig, ConfigError
+from collector.config import CollectorConfig
 from collector.shedding import kinds_shed
+from contracts.configured import SHEDDABLE, CapturePolicy, ConfigError
 from tests.collector.running import Running, collector_config, eventually, limits, running
 from tests.collector.scripted import ScriptedBackend
 from tests.collector.test_pressure import Outage, post

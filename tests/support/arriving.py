@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import datetime
 
 from collector.capture import Capture
-from collector.translate import Arrival
+from contracts.translation import Arrival
 
 
 async def take_webhook(

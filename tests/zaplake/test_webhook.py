@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.route import place_in, segments
+from contracts.route import place_in, segments
 from simulator.api import EVENTS_V1, EVENTS_V2
 from zaplake.webhook import (
     NEEDED_V1,

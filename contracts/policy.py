@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from collector.config import CaptureFilter, CapturePolicy, ChatClass
+from contracts.configured import CaptureFilter, CapturePolicy, ChatClass
 from contracts.events import Event
 from contracts.jids import jid_kind
 

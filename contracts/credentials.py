@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Mapping
 from typing import Final
 
-from collector.config import GatewayConfig
+from contracts.configured import GatewayConfig
 from contracts.signing import verify_cloud, verify_evolution_jwt, verify_waha
 
 JWT_LEEWAY_S: Final = 1800
