@@ -13,7 +13,7 @@ from outbox.clock import Clock
 from outbox.record import Record
 from outbox.schedule import next_attempt_at
 from outbox.shipper_events import ShipperEvent, StoreFailing, StoreRecovered
-from outbox.store import Settlement, Store, StoreError, StoreUnavailable
+from outbox.store import Claiming, Settlement, StoreError, StoreUnavailable
 
 End = TypeVar("End", Settlement, Record)
 
@@ -25,7 +25,7 @@ class Leases:
     known, and asking for it again would deliver twice.
     """
 
-    def __init__(self, store: Store, clock: Clock, on_event: Callable[[ShipperEvent], None]) -> None:
+    def __init__(self, store: Claiming, clock: Clock, on_event: Callable[[ShipperEvent], None]) -> None:
         self._store = store
         self._clock = clock
         self._on_event = on_event
@@ -54,6 +54,10 @@ class Leases:
         except StoreUnavailable as error:
             await self._failed(error)
             return None
+
+    def still_held(self, records: Sequence[Record]) -> list[Record]:
+        """Those that may still be sent; what was lost is somebody else's now."""
+        return [record for record in records if self._store.still_held(record)]
 
     async def settle(self, settlements: Sequence[Settlement]) -> None:
         """End these records, however long the store takes."""

@@ -87,6 +87,9 @@ class MemoryStore:
             for row in claimed
         ]
 
+    def still_held(self, record: Record) -> bool:
+        return self._leases.get(record.rowid) == record.lease
+
     def _unlease(self, rowid: int, lease: int) -> bool:
         return self._leases.get(rowid) == lease and self._leases.pop(rowid) == lease
 

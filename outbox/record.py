@@ -69,7 +69,8 @@ class Record:
 
     rowid: int
     id: str
-    digest: bytes
+    digest: bytes = b""
+    """Empty where a queue keeps none."""
     body: bytes
     label: str
     attempts: int

@@ -80,15 +80,17 @@ class _Post:
 async def ship(destination: Destination, records: Sequence[Record], *, is_probe: bool = False) -> None:
     """Post claimed records in one request or, where the answers ask for it, in several.
 
-    When it returns each of them is settled, released or put aside. A gate that was shut in the meantime
-    stops it.
+    When it returns each of them is settled, released, put aside or lost to another holder: that one is not
+    sent. A gate that was shut in the meantime stops it.
     """
     waiting: list[Sequence[Record]] = [records]
     while waiting:
         if not (destination.gate.is_open or is_probe):
             await destination.leases.release([record for batch in waiting for record in batch])
             return
-        batch = waiting.pop()
+        batch = destination.leases.still_held(waiting.pop())
+        if not batch:
+            continue
         sent_at = destination.clock.now()
         answer = await destination.transport.send(batch)
         destination.counters.requests += 1

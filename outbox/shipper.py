@@ -16,7 +16,7 @@ from outbox.leases import Leases
 from outbox.record import Record
 from outbox.shipment import Destination, ship
 from outbox.shipper_events import ShipperEvent
-from outbox.store import Settlement, Store
+from outbox.store import Claiming, Settlement
 from outbox.transport import Transport
 from outbox.verdict import Verdict
 
@@ -75,7 +75,7 @@ class Shipper:
 
     def __init__(
         self,
-        store: Store,
+        store: Claiming,
         transport: Transport,
         clock: Clock,
         config: ShipperConfig,

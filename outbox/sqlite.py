@@ -102,6 +102,10 @@ class SqliteStore:
         if claimed.exception() is None and claimed.result():
             self._thread.submit_now(lambda engine: engine.release(claimed.result()))
 
+    def still_held(self, record: Record) -> bool:
+        """Leases of a file live as long as the process, and nobody else can take them."""
+        return True
+
     async def settle(self, settlements: Sequence[Settlement]) -> int:
         return await self._freeing(lambda engine: engine.settle(settlements))
 

@@ -83,16 +83,22 @@ class Settlement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreStats:
+class QueueStats:
     """Depth by state. ``waiting`` includes ``claimed``; ``bytes`` are the bodies waiting."""
 
     waiting: int
     claimed: int
     dead: int
-    seen: int
-    held: int
     oldest_at: datetime | None
     bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStats(QueueStats):
+    """The same of a store of one process, and what it is kept in."""
+
+    seen: int
+    held: int
     file_bytes: int
     """Database and write-ahead log on disk; 0 where there is no file."""
     wal_bytes: int
@@ -109,13 +115,13 @@ class StoreStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadRecord:
-    """A dead letter. ``body`` is None in lists."""
+    """A dead letter. ``body`` is None in lists; digest and channel are empty where a queue keeps none."""
 
     rowid: int
     id: str
-    digest: bytes
+    digest: bytes = b""
     label: str
-    channel: str
+    channel: str = ""
     status: int | None
     reason: str
     attempts: int
@@ -159,29 +165,20 @@ class PruneLimits:
     rows_per_call_max: int
 
 
-class Store(Keeping, Protocol):
-    """A durable at-least-once queue of bytes.
+class Claiming(Protocol):
+    """What a worker needs of a queue: records under a lease, and a way to end or return them.
 
     Every method may raise ``StoreUnavailable``; then it has done nothing. A call that was cancelled may
-    still have been done.
+    still have been done. A queue with a clock of its own (the database's) measures what is due, and how far
+    a ``due_at`` lies behind its ``now``, by that clock.
     """
-
-    @property
-    def epoch(self) -> str:
-        """Random at the file's creation."""
-        ...
-
-    async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
-        """Put all or none, in one transaction, in order.
-
-        A copy (id and digest waiting, delivered or dead) only adds to its sightings. Then the guard is
-        asked; what it lets through is inserted and remembered. A callable id gets its stamp after that.
-        Raises StoreFull when something would have to be inserted and the store was full before.
-        """
-        ...
 
     async def claim(self, *, now: datetime, limit: int, bytes_max: int) -> list[Record]:
         """Lease up to ``limit`` due records, oldest due first; the first may be above ``bytes_max`` alone."""
+        ...
+
+    def still_held(self, record: Record) -> bool:
+        """False once its lease may have run out or was given up: nothing may be done with it any more."""
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> int:
@@ -196,11 +193,11 @@ class Store(Keeping, Protocol):
         """When the next record that nobody holds is due; None when there is none."""
         ...
 
-    async def stats(self) -> StoreStats: ...
 
-    async def sightings(self, record_id: str) -> list[Sighting]:
-        """Channels that brought the id, by first time, for as long as the record is remembered."""
-        ...
+class Queue(Claiming, Protocol):
+    """What every store of the engine offers, whoever puts into it."""
+
+    async def stats(self) -> QueueStats: ...
 
     async def dead_list(self, *, limit: int, after: int = 0) -> list[DeadRecord]:
         """Dead letters without bodies, oldest first, with rowid above ``after``."""
@@ -216,6 +213,34 @@ class Store(Keeping, Protocol):
 
     async def dead_drop(self, ids: Sequence[str] | None) -> int:
         """Forget for good, also the ids: the next copy is stored again. None means all."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was queued, then close. Closing twice is fine."""
+        ...
+
+
+class Store(Queue, Keeping, Protocol):
+    """A durable at-least-once queue of bytes for one process that also judges what comes in."""
+
+    @property
+    def epoch(self) -> str:
+        """Random at the file's creation."""
+        ...
+
+    async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
+        """Put all or none, in one transaction, in order.
+
+        A copy (id and digest waiting, delivered or dead) only adds to its sightings. Then the guard is
+        asked; what it lets through is inserted and remembered. A callable id gets its stamp after that.
+        Raises StoreFull when something would have to be inserted and the store was full before.
+        """
+        ...
+
+    async def stats(self) -> StoreStats: ...
+
+    async def sightings(self, record_id: str) -> list[Sighting]:
+        """Channels that brought the id, by first time, for as long as the record is remembered."""
         ...
 
     async def get_meta(self, key: str) -> bytes | None: ...
@@ -246,8 +271,4 @@ class Store(Keeping, Protocol):
 
     async def checkpoint(self) -> bool:
         """Shorten the write-ahead log; False when a reader is in the way."""
-        ...
-
-    async def close(self) -> None:
-        """Finish what was queued, then close. Closing twice is fine."""
         ...

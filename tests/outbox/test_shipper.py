@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -254,6 +255,27 @@ async def test_two_copies_with_different_digests_are_never_in_one_batch(
         await ship.rest()
         assert sorted(map(sorted, ship.transport.requests)) == [["a"], ["a"], ["a", "b"]]
         assert await ship.waiting() == 0
+
+
+class LosingStore:
+    """A store some of whose leases somebody else has taken in the meantime."""
+
+    def __init__(self, inner: Store, lost: set[str]) -> None:
+        self._inner = inner
+        self._lost = lost
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def still_held(self, record: Record) -> bool:
+        return record.id not in self._lost and self._inner.still_held(record)
+
+
+async def test_what_is_not_held_any_more_is_not_sent(store: Store, clock: ManualClock) -> None:
+    async with shipping(LosingStore(store, {"b", "c", "d"}), clock, Switch(), batch_records_max=2) as ship:
+        await ship.put_and_rest("a", "b", "c", "d")
+        assert ship.transport.requests == [["a"]]
+        assert ship.events == []
 
 
 async def test_a_stop_waits_for_the_answer_on_its_way(store: Store, clock: ManualClock) -> None:
