@@ -150,13 +150,16 @@ ALTER TABLE lake.whatsapp_event_logs ATTACH PARTITION lake.whatsapp_event_logs_f
     FOR VALUES FROM ({current}) TO (MAXVALUE);
 """
 
-# A month is cut from the catch-all behind the last one, with the rows that already lie there.
+# A month is cut from the catch-all behind the last one, with the rows that already lie there. Its indexes
+# come with ATTACH; the statement trigger does not, and an insert into the month itself needs it too.
 MAKE_MONTH: Final = """
 LOCK TABLE lake.whatsapp_event_logs IN ACCESS EXCLUSIVE MODE;
 CREATE TABLE lake.{month} (LIKE lake.whatsapp_event_logs INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
 ALTER TABLE lake.whatsapp_event_logs DETACH PARTITION lake.whatsapp_event_logs_future;
 WITH moved AS (DELETE FROM lake.whatsapp_event_logs_future WHERE received_at < {end} RETURNING *)
 INSERT INTO lake.{month} SELECT * FROM moved;
+CREATE TRIGGER reserve_seq BEFORE INSERT ON lake.{month}
+    FOR EACH STATEMENT EXECUTE FUNCTION lake.reserve_seq();
 ALTER TABLE lake.whatsapp_event_logs ATTACH PARTITION lake.{month} FOR VALUES FROM ({start}) TO ({end});
 ALTER TABLE lake.whatsapp_event_logs ATTACH PARTITION lake.whatsapp_event_logs_future
     FOR VALUES FROM ({end}) TO (MAXVALUE);

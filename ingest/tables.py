@@ -27,6 +27,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from ingest.inbox.tables import add_order
+
 SCHEMA: Final = "lake"
 LOG_EPOCH: Final = "2026-01-01 00:00:00+00"
 """Where the two catch-all partitions meet in a new database, before the first months are made."""
@@ -77,6 +79,7 @@ whatsapp_event_logs = Table(
     Column("collector", Text),
     CheckConstraint("char_length(type) BETWEEN 1 AND 100", name="whatsapp_event_logs_type_check"),
     Index("whatsapp_event_logs_received_at_idx", "received_at", postgresql_using="brin"),
+    Index("whatsapp_event_logs_shard_seq_idx", "shard", "seq"),
     postgresql_partition_by="RANGE (received_at)",
     comment="One committed event a row, as the gateway sent it",
 )
@@ -92,6 +95,8 @@ for _name, _bounds in (
             f"CREATE TABLE {SCHEMA}.{_name} PARTITION OF {SCHEMA}.whatsapp_event_logs FOR VALUES {_bounds}"
         ),
     )
+
+add_order(metadata, whatsapp_event_logs, ("_past", "_future"))
 
 conflicts = Table(
     "conflicts",

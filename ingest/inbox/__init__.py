@@ -1,0 +1,1 @@
+"""The inbox: the lake's own log, read by cursors; rules run once an event."""
