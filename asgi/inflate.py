@@ -14,8 +14,15 @@ MEMBERS_MAX: Final = 64
 """How many members (gzip allows several) one body may have: each costs a copy of what follows it."""
 
 
+_GZIP_WBITS: Final = zlib.MAX_WBITS | 16
+
+
 class DamagedStream(ValueError):
     """The body is broken, ends too early, or has too many members."""
+
+
+class UnknownEncoding(ValueError):
+    """A Content-Encoding that no gateway is known to use."""
 
 
 def inflating(body: bytes, *, wbits: int, bytes_max: int) -> Iterator[bytes]:
@@ -44,3 +51,20 @@ def inflating(body: bytes, *, wbits: int, bytes_max: int) -> Iterator[bytes]:
     except zlib.error as error:
         raise DamagedStream(str(error)) from error
     raise DamagedStream("too many members")
+
+
+def inflated(encoding: bytes, wire: bytes, bytes_max: int) -> bytes:
+    """The body behind ``identity`` or ``gzip``.
+
+    Raises BodyTooLarge above ``bytes_max`` and UnknownEncoding; a broken or truncated stream gives ``wire``
+    back: it is no JSON, and is kept as it came.
+    """
+    name = encoding.strip().lower()
+    if name in {b"", b"identity"}:
+        return wire
+    if name not in {b"gzip", b"x-gzip"}:
+        raise UnknownEncoding(name.decode("latin-1"))
+    try:
+        return b"".join(inflating(wire, wbits=_GZIP_WBITS, bytes_max=bytes_max))
+    except DamagedStream:
+        return wire

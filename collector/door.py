@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
-from urllib.parse import parse_qs
 
 import msgspec
 import structlog
@@ -20,12 +19,12 @@ from asgi.answers import JSON, PROBLEM_JSON, problem, send_answer
 from asgi.body import BodyBudget, BodyTooLarge, BudgetExhausted, ClientGone, read_body
 from asgi.body import BodyError as BodyRefused
 from asgi.exposition import METRICS_PATH, METRICS_TYPE
+from asgi.inflate import UnknownEncoding, inflated
 from asgi.peer import asks_from_here, is_loopback
 from asgi.types import Message, Receive, Scope, Send
 from collector.alerts import Alerts
 from collector.capture import Capture
 from collector.config import CollectorConfig
-from collector.inflate import UnknownEncoding, inflated
 from collector.verbs import Document
 from contracts.configured import GatewayConfig
 from contracts.credentials import Credentials
@@ -34,8 +33,6 @@ from contracts.route import PREFIX, Place, place_in, segments
 from contracts.translation import Arrival
 from outbox.store import StoreError, StoreFull
 
-CHALLENGE_CHARS_MAX: Final = 1024
-QUERY_FIELDS_MAX: Final = 20
 _TEXT: Final = b"text/plain; charset=utf-8"
 _NOSNIFF: Final = ((b"x-content-type-options", b"nosniff"),)
 _HEALTHY: Final = b'{"status":"ok"}'
@@ -146,15 +143,9 @@ class Door:
             await send_answer(send, 200, body, content_type)
 
     async def _handshake(self, gate: _Gate, scope: Scope, send: Send) -> None:
-        try:
-            query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=QUERY_FIELDS_MAX)
-        except ValueError:
-            query = {}
-        token = query.get("hub.verify_token", [""])[0]
-        challenge = query.get("hub.challenge", [""])[0]
-        subscribes = query.get("hub.mode") == ["subscribe"]
-        if subscribes and gate.credentials.handshake_allows(token) and len(challenge) <= CHALLENGE_CHARS_MAX:
-            await send_answer(send, 200, challenge.encode(), _TEXT, _NOSNIFF)
+        challenge = gate.credentials.answer_to_handshake(scope["query_string"])
+        if challenge is not None:
+            await send_answer(send, 200, challenge, _TEXT, _NOSNIFF)
         else:
             is_set = gate.gateway.verify_token is not None
             detail = "wrong verify token" if is_set else "no verify_token is configured"

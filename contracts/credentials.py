@@ -5,12 +5,16 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import parse_qs
 
 from contracts.configured import GatewayConfig
 from contracts.signing import verify_cloud, verify_evolution_jwt, verify_waha
 
 JWT_LEEWAY_S: Final = 1800
 """Evolution makes one token for all retries of an event: the later ones come expired."""
+
+CHALLENGE_CHARS_MAX: Final = 1024
+QUERY_FIELDS_MAX: Final = 20
 
 TOKEN_HEADER: Final = b"x-collector-token"
 WAHA_HEADER: Final = b"x-webhook-hmac"
@@ -61,10 +65,19 @@ class Credentials:
         cloud = headers.get(CLOUD_HEADER)
         return cloud is not None and verify_cloud(self._app_secrets, body, cloud)
 
-    def handshake_allows(self, token: str) -> bool:
-        """True when ``token`` is Cloud API's configured verify token."""
-        given = token.encode("utf-8", "surrogatepass")
-        return self._verify_token is not None and hmac.compare_digest(given, self._verify_token)
+    def answer_to_handshake(self, query_string: bytes) -> bytes | None:
+        """What Cloud API's GET is answered with: its challenge, or None when the verify token is not ours."""
+        try:
+            query = parse_qs(query_string.decode("latin-1"), max_num_fields=QUERY_FIELDS_MAX)
+        except ValueError:
+            return None
+        given = query.get("hub.verify_token", [""])[0].encode("utf-8", "surrogatepass")
+        challenge = query.get("hub.challenge", [""])[0]
+        is_ours = self._verify_token is not None and hmac.compare_digest(given, self._verify_token)
+        subscribes = query.get("hub.mode") == ["subscribe"]
+        return (
+            challenge.encode() if is_ours and subscribes and len(challenge) <= CHALLENGE_CHARS_MAX else None
+        )
 
 
 def _encoded(values: tuple[str, ...]) -> tuple[bytes, ...]:

@@ -99,9 +99,9 @@ class Cutter:
         return cut(b"{" + b",".join(members) + b"}", cuts, self._secrets)
 
 
-def unread_parts(raw: bytes, secrets: tuple[str, ...]) -> CutParts:
-    """A whole body that is JSON and that no reader could read."""
-    payload, redacted = cut(raw, _UNREAD_CUTS, secrets)
+def unread_parts(raw: bytes, secrets: tuple[str, ...], cuts: tuple[Path, ...] = ()) -> CutParts:
+    """A whole body that is JSON and that no reader could read; ``cuts`` are cut besides the usual places."""
+    payload, redacted = cut(raw, (*_UNREAD_CUTS, *cuts), secrets)
     return CutParts(payload=payload, redacted=tuple(_under("/payload", redacted)))
 
 

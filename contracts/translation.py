@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from urllib.parse import unquote
 
 import msgspec
+from msgspec.structs import replace
 
 from contracts.configured import CapturePolicy, GatewayConfig
 from contracts.envelope import TYPE_CHARS_MAX, Channel, encode_event, wrap_payload
-from contracts.events import OCCURRENCE, Event, Reading
+from contracts.events import OCCURRENCE, Event, Path, Reading
 from contracts.gateways import READERS
 from contracts.identity import event_id
 from contracts.jsontext import NotJson, decode
@@ -86,10 +88,12 @@ def translate(arrival: Arrival, rules: Rules, keep: Keep[Kept]) -> Translation[K
         )
     try:
         reading = READERS[arrival.gateway.family](body, path_instance=arrival.path_instance)
+        if urls := _urls_with_secrets(body, rules.secrets):
+            reading = replace(reading, cuts=(*reading.cuts, *urls))
         return _facts(arrival, rules, keep, reading)
     except Exception as error:
         # A reader's fault must not lose what it could not read.
-        parts = unread_parts(arrival.raw, rules.secrets)
+        parts = unread_parts(arrival.raw, rules.secrets, _urls_with_secrets(body, rules.secrets))
         reason = f"reader failed: {type(error).__name__}"
         return _one_unknown(arrival, rules, keep, parts, _wire_name(body), reason)
 
@@ -177,6 +181,15 @@ def _one_unknown(
     captured = _captured(arrival, keep, source, rules.scope_of(source), event, parts, reason)
     counted: Counts = defaultdict(Counter, {source: Counter({"reader_error": 1})})
     return Translation(source=source, captured=(captured,), counted=counted)
+
+
+def _urls_with_secrets(body: object, secrets: tuple[str, ...]) -> tuple[Path, ...]:
+    """Evolution repeats in each body the URL that it posts to; a secret may be a segment of its path."""
+    url = body.get("destination") if isinstance(body, dict) else None
+    if not isinstance(url, str):
+        return ()
+    spelled = (url, unquote(url)) if "%" in url else (url,)
+    return (("destination",),) if any(secret in text for secret in secrets for text in spelled) else ()
 
 
 def _wire_name(body: object) -> str:

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from collector.translate import Captured, translate
+from contracts import translation
 from contracts.configured import CapturePolicy, Family, GatewayConfig
+from contracts.events import Reading
 from contracts.jsontext import decode
 from contracts.translation import Arrival, Rules
 
@@ -20,7 +22,7 @@ HISTORY = {"protocolMessage": {"type": 5, "historySyncNotification": {"mediaKey"
 SENT = {"deviceSentMessage": {"message": {"ephemeralMessage": {"message": SHARE}}}}
 
 
-def captured(family: Family, body: object) -> tuple[Captured, ...]:
+def captured(family: Family, body: object, secrets: tuple[str, ...] = ()) -> tuple[Captured, ...]:
     arrival = Arrival(
         raw=json.dumps(body).encode(),
         gateway=GatewayConfig(name=family, family=family),
@@ -28,7 +30,7 @@ def captured(family: Family, body: object) -> tuple[Captured, ...]:
         channel="webhook",
         captured_at=datetime(2026, 11, 29, tzinfo=UTC),
     )
-    rules = Rules(policy=CapturePolicy(), scope_of="/".join, secrets=())
+    rules = Rules(policy=CapturePolicy(), scope_of="/".join, secrets=secrets)
     return translate(arrival, rules).captured
 
 
@@ -108,3 +110,26 @@ def test_a_hostile_unknown_body_is_looked_through_in_bounded_time() -> None:
     for _ in range(40):
         wide = {"x": wide}
     assert len(captured(*evolution("brand.new", wide))) == 1
+
+
+@pytest.mark.parametrize("segment", ["tok/en um", "tok%2Fen%20um"])
+def test_a_secret_in_the_url_that_evolution_repeats_is_cut_and_another_url_stays(segment: str) -> None:
+    for event, data in (("messages.upsert", element({"conversation": "oi"})), ("brand.new", [1])):
+        url = f"http://127.0.0.1:8080/gateways/evolution/{segment}/loja"
+        (fact,) = captured(*evolution(event, data, destination=url), secrets=("tok/en um",))
+        wire = decode(fact.record.body)
+        assert isinstance(wire, dict)
+        assert wire["envelope"]["destination"] is None
+        assert wire["redacted"] == ["/envelope/destination"]
+        (same,) = captured(*evolution(event, data, destination=url), secrets=("another secret",))
+        assert segment.encode() in same.record.body
+        assert same.record.id == fact.record.id
+
+
+def test_it_is_cut_from_a_body_that_no_reader_can_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_body: object, *, path_instance: str | None = None) -> Reading:
+        raise RuntimeError(path_instance)
+
+    monkeypatch.setattr(translation, "READERS", {"evolution": broken})
+    (fact,) = captured(*evolution("x", {}, destination=f"http://zaplake/{SECRET}"), secrets=(SECRET,))
+    assert SECRET.encode() not in fact.record.body

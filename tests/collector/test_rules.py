@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asgi.body import BodyTooLarge
-from collector.inflate import UnknownEncoding, inflated
+from asgi.inflate import UnknownEncoding, inflated
 from collector.storm import Advice, StormGuard
 from collector.tally import Tally, hour_of
 from contracts.configured import CaptureFilter, CapturePolicy
