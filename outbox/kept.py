@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
-from outbox.record import PutOutcome
+from outbox.record import NewBlob, PutOutcome
 
 T = TypeVar("T")
 
@@ -33,6 +33,8 @@ class KeptRecord:
     at: datetime
     """When it is due, or when it died."""
     body: bytes
+    blobs: tuple[NewBlob, ...] = ()
+    """With the store's own files; whoever restores them elsewhere brings copies."""
 
 
 class Keeping(Protocol):
@@ -47,7 +49,8 @@ class Keeping(Protocol):
     async def restore(self, records: Sequence[KeptRecord]) -> list[PutOutcome]:
         """Put all or none, each in its state. A copy (id and digest known in any state) changes nothing.
 
-        A waiting record is due now with attempts 0; a dead letter's time begins now. No guard is asked, and
+        Blobs are taken over as in a put. A waiting record waits for them, and is
+        else due now with attempts 0; a dead letter's time begins now. No guard is asked, and
         the moment of creation is kept, unless it lies ahead of this store's clock. Raises StoreFull when
         something would have to wait and the store was full before.
         """

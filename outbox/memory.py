@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TypeVar
 
 from outbox import memory_kept
+from outbox.blob_files import FOLDER_NAME, BlobFiles
+from outbox.blobs import MarkLost, unmarked
 from outbox.clock import Clock, SystemClock
 from outbox.kept import KeptRecord, KeptState, within_bytes
-from outbox.memory_state import State, Storm, sighting
-from outbox.record import NewRecord, PutOutcome, PutResult, Record
+from outbox.memory_blobs import MemoryBlobs
+from outbox.memory_state import PARKED_AT, State, Storm, sighting
+from outbox.record import NewBlob, NewRecord, PutOutcome, PutResult, Record
 from outbox.store import (
     REASON_CHARS_MAX,
     DeadRecord,
@@ -32,7 +37,15 @@ T = TypeVar("T")
 class MemoryStore:
     """``Store`` in dictionaries, for tests and for runs that need no durability; its calls are linear."""
 
-    def __init__(self, clock: Clock | None = None, limits: StoreLimits | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        limits: StoreLimits | None = None,
+        *,
+        folder: Path | None = None,
+        mark_lost: MarkLost = unmarked,
+    ) -> None:
+        """``folder`` is for blobs, which a store without one does not take."""
         self._clock = clock or SystemClock()
         self._state = State(clock=self._clock, epoch=secrets.token_hex(8))
         self._limits = limits or StoreLimits()
@@ -40,6 +53,12 @@ class MemoryStore:
         self._leases: dict[int, int] = {}
         self._lease = 0
         self._closed = False
+        self._files = None if folder is None else BlobFiles(folder / FOLDER_NAME)
+        self._blobs = MemoryBlobs(self._open, self._files, mark_lost)
+
+    @property
+    def blobs(self) -> MemoryBlobs:
+        return self._blobs
 
     @property
     def epoch(self) -> str:
@@ -53,18 +72,29 @@ class MemoryStore:
     def _all_or_none(self, work: Callable[[State], T]) -> T:
         """Raises StoreFull when ``work`` made records wait and the store was full before."""
         before = self._open().copy()
-        sizes = [len(row.body) for row in before.rows.values()]
+        waiting, size = len(before.rows), before.bytes
         try:
             done = work(self._state)
-            if len(self._state.rows) > len(sizes):
-                self._limits.admit(len(sizes), sum(sizes))
+            if len(self._state.rows) > waiting:
+                self._limits.admit(waiting, size)
         except BaseException:
             self._state = before
             raise
         return done
 
     async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
-        return self._all_or_none(lambda state: [state.put(record) for record in records])
+        with self._keeping([blob for record in records for blob in record.blobs]):
+            return self._all_or_none(lambda state: [state.put(record) for record in records])
+
+    @contextlib.contextmanager
+    def _keeping(self, blobs: Sequence[NewBlob]) -> Iterator[None]:
+        if blobs:
+            assert self._files is not None, "a store without a folder takes no blobs"
+            self._files.keep(blobs)
+        try:
+            yield
+        finally:
+            self._blobs.drop_files(blob.sha256 for blob in blobs)
 
     async def claim(self, *, now: datetime, limit: int, bytes_max: int) -> list[Record]:
         state = self._open()
@@ -113,6 +143,7 @@ class MemoryStore:
                 return
             case Verdict.DELIVERED:
                 state.seen[row.id, row.digest] = (s.now, sighting(row.digest, row.channel, row.created_at))
+                self._blobs.unrefer((row.id, row.digest))
             case Verdict.DEAD:
                 state.bury(replace(tried, attempts=row.attempts + 1), at=s.now)
         del state.rows[s.rowid], state.keys[row.id, row.digest]
@@ -122,8 +153,8 @@ class MemoryStore:
         return sum(self._unlease(record.rowid, record.lease) for record in records)
 
     async def next_due(self) -> datetime | None:
-        rows = self._open().rows.items()
-        return min((row.at for rowid, row in rows if rowid not in self._leases), default=None)
+        rows = [row for rowid, row in self._open().rows.items() if rowid not in self._leases]
+        return min((row.at for row in rows if row.at < PARKED_AT), default=None)
 
     async def stats(self) -> StoreStats:
         state = self._open()
@@ -135,9 +166,11 @@ class MemoryStore:
             seen=len(state.seen),
             held=len(state.held),
             oldest_at=records[0].created_at if records else None,
-            bytes=sum(len(record.body) for record in records),
+            bytes=state.bytes,
             file_bytes=0,
             wal_bytes=0,
+            blobs_waiting=sum(blob.due_at is not None for blob in state.blobs.values()),
+            blobs_dead=sum(blob.died_at is not None for blob in state.blobs.values()),
         )
 
     async def sightings(self, record_id: str) -> list[Sighting]:
@@ -160,19 +193,28 @@ class MemoryStore:
             del self._state.dead[d.id, d.digest]
             again = NewRecord(id=d.id, body=d.body, digest=d.digest, channel=d.channel, label=d.label)
             self._state.insert(d.id, again, created_at=d.created_at)
+            self._state.wait_again((d.id, d.digest))
         return len(chosen)
 
     async def dead_drop(self, ids: Sequence[str] | None) -> int:
         chosen = self._dead(ids)
         for d in chosen:
-            self._state.forget_dead(d)
+            self._forget_dead(d)
         return len(chosen)
 
+    def _forget_dead(self, dead: KeptRecord) -> None:
+        self._state.forget_dead(dead)
+        self._blobs.unrefer((dead.id, dead.digest))
+
     async def kept(self, state: KeptState, *, after: int, limit: int, bytes_max: int) -> list[KeptRecord]:
-        return memory_kept.kept(self._open(), state, after, limit, bytes_max)
+        records = memory_kept.kept(self._open(), state, after, limit, bytes_max)
+        return [
+            replace(record, blobs=self._blobs.of_record((record.id, record.digest))) for record in records
+        ]
 
     async def restore(self, records: Sequence[KeptRecord]) -> list[PutOutcome]:
-        return self._all_or_none(lambda state: memory_kept.restore(state, records))
+        with self._keeping([blob for record in records for blob in record.blobs]):
+            return self._all_or_none(lambda state: memory_kept.restore(state, records))
 
     async def get_meta(self, key: str) -> bytes | None:
         self._open()
@@ -186,6 +228,7 @@ class MemoryStore:
         state = self._open()
         storm = state.held.get(key)
         count = 0 if storm is None else storm.count
+        assert not record.blobs, "what is held would lose its blobs"
         made = replace(record, id=state.stamped(record), guard=None)
         assert isinstance(made.id, str)
         is_held = storm is not None and (storm.record.id, storm.record.digest) == (made.id, made.digest)
@@ -213,7 +256,7 @@ class MemoryStore:
         excess = len(state.dead) - limits.dead_rows_max
         dead = [d for place, d in enumerate(exported) if place < excess or d.at < limits.dead_before]
         for d in dead:
-            state.forget_dead(d)
+            self._forget_dead(d)
         room -= len(dead)
         excess = len(state.seen) - limits.seen_rows_max
         oldest = list(state.seen.items())[:room]

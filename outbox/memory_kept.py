@@ -28,9 +28,15 @@ def _restore_one(state: State, kept: KeptRecord) -> PutOutcome:
     created_at = min(kept.created_at, now)
     if kept.state == "waiting":
         record = NewRecord(
-            id=kept.id, body=kept.body, digest=kept.digest, channel=kept.channel, label=kept.label
+            id=kept.id,
+            body=kept.body,
+            digest=kept.digest,
+            channel=kept.channel,
+            label=kept.label,
+            blobs=kept.blobs,
         )
         state.insert(kept.id, record, created_at=created_at)
     else:
-        state.bury(replace(kept, created_at=created_at), at=now)
+        state.bury(replace(kept, created_at=created_at, blobs=()), at=now)
+        state.refer((kept.id, kept.digest), kept.blobs, waits=False)
     return PutOutcome.CONFLICT if is_conflict else PutOutcome.STORED

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TypeAlias
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
 
 from outbox.clock import Clock
 from outbox.guarding import Members, rule
 from outbox.kept import KeptRecord
-from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Stamp
+from outbox.record import Guard, NewBlob, NewRecord, PutOutcome, PutResult, Stamp
 from outbox.store import REASON_CHARS_MAX, SIGHTING_CHANNELS_MAX, Sighting
 
 Key: TypeAlias = tuple[str, bytes]
+
+PARKED_AT: Final = datetime.max.replace(tzinfo=UTC)
+"""When a record is due that waits for blobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +26,21 @@ class Storm:
     count: int
     first_at: datetime
     record: NewRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptBlob:
+    """A blob whose file is kept; without ``due_at`` it is dead or delivered."""
+
+    rowid: int
+    bytes: int
+    mime: str
+    created_at: datetime
+    due_at: datetime | None
+    attempts: int = 0
+    status: int | None = None
+    reason: str = ""
+    died_at: datetime | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +58,9 @@ class State:
     last: dict[str, Members] = field(default_factory=dict)
     held: dict[str, Storm] = field(default_factory=dict)
     copies: dict[Key, dict[str, Sighting]] = field(default_factory=dict)
+    blobs: dict[str, KeptBlob] = field(default_factory=dict)
+    refs: dict[Key, dict[str, bool]] = field(default_factory=dict)
+    """The blobs of waiting and dead records, and whether they are waited for."""
 
     def copy(self) -> State:
         """For undoing what a failing put has begun."""
@@ -51,6 +73,8 @@ class State:
             last=dict(self.last),
             held=dict(self.held),
             copies={key: dict(channels) for key, channels in self.copies.items()},
+            blobs=dict(self.blobs),
+            refs={key: dict(refs) for key, refs in self.refs.items()},
         )
 
     def put(self, record: NewRecord) -> PutResult:
@@ -87,6 +111,7 @@ class State:
 
     def insert(self, id_: str, record: NewRecord, *, created_at: datetime) -> None:
         self.rowid += 1
+        self.refer((id_, record.digest), record.blobs, waits=True)
         self.rows[self.rowid] = KeptRecord(
             rowid=self.rowid,
             id=id_,
@@ -98,10 +123,47 @@ class State:
             reason="",
             attempts=0,
             created_at=created_at,
-            at=self.clock.now(),
+            at=PARKED_AT if record.blobs else self.clock.now(),
             body=record.body,
         )
         self.keys[id_, record.digest] = self.rowid
+
+    def refer(self, key: Key, blobs: Sequence[NewBlob], *, waits: bool) -> None:
+        """The record waits for these, or keeps them; one that was settled before is asked for again."""
+        now = self.clock.now()
+        for blob in blobs:
+            if blob.sha256 in self.blobs:
+                self.again(blob.sha256)
+            else:
+                self.rowid += 1
+                self.blobs[blob.sha256] = KeptBlob(
+                    rowid=self.rowid, bytes=blob.bytes, mime=blob.mime, created_at=now, due_at=now
+                )
+            self.refs.setdefault(key, {}).setdefault(blob.sha256, waits)
+
+    def again(self, sha256: str) -> None:
+        """Due now, when it was settled."""
+        blob = self.blobs[sha256]
+        if blob.due_at is None:
+            self.blobs[sha256] = replace(
+                blob, due_at=self.clock.now(), attempts=0, status=None, reason="", died_at=None
+            )
+
+    def wait_again(self, key: Key) -> None:
+        """A dead letter was put back in: it waits for its blobs once more."""
+        refs = self.refs.get(key, {})
+        for sha256 in refs:
+            self.again(sha256)
+            refs[sha256] = True
+        if refs:
+            rowid = self.keys[key]
+            self.rows[rowid] = replace(self.rows[rowid], at=PARKED_AT)
+
+    @property
+    def bytes(self) -> int:
+        """Bodies waiting, and the blobs that are kept, but the dead ones."""
+        bodies = sum(len(row.body) for row in self.rows.values())
+        return bodies + sum(blob.bytes for blob in self.blobs.values() if blob.died_at is None)
 
     def bury(self, record: KeptRecord, *, at: datetime) -> None:
         """A dead letter, last in the order of death; nothing is done to a row of its own."""

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 
@@ -36,6 +37,18 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewBlob:
+    """Bytes too large for a body, in a finished file on the store's own disk, which the store takes over."""
+
+    sha256: str
+    """64 hex digits in lower case: its name in the store, and on the other side."""
+    bytes: int
+    path: Path
+    mime: str = ""
+    """Opaque to the engine; empty when it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewRecord:
     """A record to put. ``id`` may be a function of the stamp, which is taken in the row's transaction."""
 
@@ -46,6 +59,8 @@ class NewRecord:
     label: str = ""
     """Opaque to the engine; shown in lists."""
     guard: Guard | None = None
+    blobs: tuple[NewBlob, ...] = ()
+    """What must be delivered before the record is claimed."""
 
 
 class PutOutcome(enum.Enum):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 
-from outbox import sqlite_dead, sqlite_kept, sqlite_looks
+from outbox import sqlite_blobs, sqlite_dead, sqlite_kept, sqlite_looks
+from outbox.blobs import MarkLost, unmarked
 from outbox.clock import Clock, SystemClock
 from outbox.kept import KeptRecord, KeptState
-from outbox.record import NewRecord, PutOutcome, PutResult, Record
+from outbox.record import NewBlob, NewRecord, PutOutcome, PutResult, Record
+from outbox.sqlite_blob_queue import SqliteBlobs
+from outbox.sqlite_calls import SqliteCalls
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import lock_folder, translated
 from outbox.sqlite_thread import OPERATIONS_PER_COMMIT_MAX, WriterThread
@@ -22,14 +25,9 @@ from outbox.store import (
     Released,
     Settlement,
     Sighting,
-    StoreCorrupt,
-    StoreFull,
     StoreLimits,
     StoreStats,
-    StoreUnavailable,
 )
-
-T = TypeVar("T")
 
 
 async def open_sqlite(
@@ -37,9 +35,12 @@ async def open_sqlite(
     clock: Clock | None = None,
     limits: StoreLimits | None = None,
     *,
+    mark_lost: MarkLost = unmarked,
     operations_per_commit_max: int = OPERATIONS_PER_COMMIT_MAX,
 ) -> SqliteStore:
     """Open the store in a folder of its own, made when missing. One operation a commit is no group commit.
+
+    ``mark_lost`` writes into a body that one of its blobs will not come.
 
     Raises StoreBusy (another process has it), StoreCorrupt (no outbox file, or damaged) or
     StoreUnavailable (the folder cannot be written).
@@ -48,7 +49,9 @@ async def open_sqlite(
         lock = lock_folder(folder)
     thread = WriterThread(asyncio.get_running_loop(), operations_per_commit_max)
     try:
-        engine = await thread.start(folder, clock or SystemClock(), limits or StoreLimits())
+        engine = await thread.start(
+            lambda: SqliteEngine(folder, clock or SystemClock(), limits or StoreLimits(), mark_lost)
+        )
     except BaseException:
         thread.ask_to_stop()
         os.close(lock)
@@ -56,55 +59,43 @@ async def open_sqlite(
     return SqliteStore(thread=thread, engine=engine, lock=lock)
 
 
-class SqliteStore:
+class SqliteStore(SqliteCalls):
     """``Store`` on one SQLite file, ``synchronous=FULL``; concurrent calls share one fsync."""
 
     def __init__(self, *, thread: WriterThread, engine: SqliteEngine, lock: int) -> None:
-        self._thread = thread
-        self._engine = engine
+        super().__init__(thread=thread, engine=engine)
+        self._blobs = SqliteBlobs(thread=thread, engine=engine)
         self._lock: int | None = lock
 
     @property
     def epoch(self) -> str:
         return self._engine.epoch
 
-    async def _do(self, work: Callable[[SqliteEngine], T], *, bare: bool = False) -> T:
-        opened = self._engine.opened
-        try:
-            return await (await self._thread.submit(work, bare=bare))
-        except StoreCorrupt as error:
-            damage = str(error)
-            await (await self._thread.submit(lambda engine: engine.reopen(opened, damage), bare=True))
-            raise StoreUnavailable(f"{damage}; it was salvaged") from error
-
-    async def _freeing(self, work: Callable[[SqliteEngine], T], *, bare: bool = False) -> T:
-        """What makes room must not fail for want of room: it may use the reserve."""
-        try:
-            return await self._do(work, bare=bare)
-        except StoreFull:
-            if not await self._do(SqliteEngine.use_reserve, bare=True):
-                raise
-        return await self._do(work, bare=bare)
+    @property
+    def blobs(self) -> SqliteBlobs:
+        return self._blobs
 
     async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
-        return await self._do(lambda engine: engine.put(records))
+        async with self._keeping([blob for record in records for blob in record.blobs]):
+            return await self._do(lambda engine: engine.put(records))
+
+    @contextlib.asynccontextmanager
+    async def _keeping(self, blobs: Sequence[NewBlob]) -> AsyncIterator[None]:
+        """Their files are durable in the block; behind it those that nothing refers to are removed."""
+        if not blobs:
+            yield
+            return
+        files, names = self._engine.files, [*{blob.sha256 for blob in blobs}]
+        files.pin(names)
+        try:
+            await asyncio.to_thread(files.keep, blobs)
+            yield
+        finally:
+            # Behind the block's own operation, also when nobody waits for that any more.
+            self._thread.submit_now(lambda engine: sqlite_blobs.unpin(engine, names), bare=True)
 
     async def claim(self, *, now: datetime, limit: int, bytes_max: int) -> list[Record]:
-        claimed = asyncio.ensure_future(self._do(lambda engine: engine.claim(now, limit, bytes_max)))
-        try:
-            return await asyncio.shield(claimed)
-        except asyncio.CancelledError:
-            claimed.add_done_callback(self._give_back)
-            raise
-
-    def _give_back(self, claimed: asyncio.Future[list[Record]]) -> None:
-        """Nobody waits for these any more; without this their leases would last as long as the process."""
-        if claimed.exception() is None and claimed.result():
-            self._thread.submit_now(lambda engine: engine.release(claimed.result()))
-
-    def still_held(self, record: Record) -> bool:
-        """Leases of a file live as long as the process, and nobody else can take them."""
-        return True
+        return await self._leased(lambda engine: engine.claim(now, limit, bytes_max), SqliteEngine.release)
 
     async def settle(self, settlements: Sequence[Settlement]) -> int:
         return await self._freeing(lambda engine: engine.settle(settlements))
@@ -137,7 +128,8 @@ class SqliteStore:
         return await self._do(lambda engine: sqlite_kept.kept(engine, state, after, limit, bytes_max))
 
     async def restore(self, records: Sequence[KeptRecord]) -> list[PutOutcome]:
-        return await self._do(lambda engine: sqlite_kept.restore(engine, records))
+        async with self._keeping([blob for record in records for blob in record.blobs]):
+            return await self._do(lambda engine: sqlite_kept.restore(engine, records))
 
     async def get_meta(self, key: str) -> bytes | None:
         return await self._do(lambda engine: engine.get_meta(key))

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from outbox import sqlite_blobs
 from outbox import sqlite_statements as sql
 from outbox.record import NewRecord
-from outbox.sqlite_engine import SqliteEngine, as_json, key_bytes, text
+from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import as_us, from_us
+from outbox.sqlite_values import as_json, key_bytes, text
 from outbox.store import DeadRecord, PruneLimits, Released
 
 ROWS_PER_STATEMENT: Final = 500
@@ -65,7 +67,9 @@ def dead_requeue(engine: SqliteEngine, ids: Sequence[str] | None) -> int:
             engine.connection.execute(sql.DEAD_DELETE, (as_json([rowid]),))
             engine.connection.execute(sql.IDS_DELETE, (as_json([of]),))
             record = NewRecord(id=id_, digest=digest, channel=channel, label=label, body=body)
-            engine.insert(id_, record, due_at=now, created_at=created_at)
+            arrived = engine.insert(id_, record, due_at=now, created_at=created_at)
+            if engine.ledger.blobs:
+                sqlite_blobs.move_refs(engine, of, arrived, now)
         moved += len(page)
     engine.ledger.dead -= moved
     return moved
@@ -85,6 +89,8 @@ def _forget_dead(engine: SqliteEngine, rowids: Sequence[int]) -> int:
 
 
 def _forget_ids(engine: SqliteEngine, rowids: Sequence[int]) -> None:
+    if engine.ledger.blobs:
+        sqlite_blobs.unrefer(engine, rowids)
     engine.connection.execute(sql.IDS_SIGHTINGS_DELETE, (as_json(rowids),))
     engine.connection.execute(sql.IDS_DELETE, (as_json(rowids),))
 
@@ -92,6 +98,7 @@ def _forget_ids(engine: SqliteEngine, rowids: Sequence[int]) -> None:
 def hold(engine: SqliteEngine, key: str, record: NewRecord) -> int:
     row = engine.connection.execute(sql.HELD_READ, (key_bytes(key),)).fetchone()
     count = 0 if row is None else int(row[0])
+    assert not record.blobs, "what is held would lose its blobs"
     id_ = engine.stamped(record)
     is_held = row is not None and (row[1], row[2]) == (id_, record.digest)
     if is_held or record.digest in engine.known(id_):

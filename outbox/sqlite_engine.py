@@ -6,21 +6,26 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
+from outbox import sqlite_blobs
 from outbox import sqlite_statements as sql
+from outbox.blob_files import FOLDER_NAME, BlobFiles
+from outbox.blobs import MarkLost, unmarked
 from outbox.clock import Clock
 from outbox.fsync import fdatasync_s
 from outbox.guarding import Members, rule
 from outbox.kept import within_bytes
 from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Record, Stamp
+from outbox.sqlite_blob_statements import PARKED
 from outbox.sqlite_file import as_us, from_us, translate
 from outbox.sqlite_room import DiskRoom
 from outbox.sqlite_salvage import Salvage, open_or_salvage
+from outbox.sqlite_values import Ledger, as_json, key_bytes, text
 from outbox.store import (
     REASON_CHARS_MAX,
     SIGHTING_CHANNELS_MAX,
@@ -33,41 +38,17 @@ from outbox.verdict import Verdict
 _COMPACT: Final = (",", ":")
 
 
-@dataclass(slots=True, kw_only=True)
-class Ledger:
-    """The file's counter and depths; written in the transaction that changes them."""
-
-    number: int = 0
-    waiting: int = 0
-    bytes: int = 0
-    dead: int = 0
-    seen: int = 0
-    last: int = 0
-    held: int = 0
-
-    def values(self) -> tuple[int, ...]:
-        return tuple(getattr(self, field.name) for field in fields(self))
-
-
-def text(value: str, chars_max: int | None = None) -> str:
-    """What SQLite can hold of a text for people: it cannot bind a lone surrogate."""
-    return value[:chars_max].encode("utf-8", "replace").decode()
-
-
-def key_bytes(key: str) -> bytes:
-    """A key, told apart also from keys that differ only in lone surrogates."""
-    return key.encode("utf-8", "surrogatepass")
-
-
-def as_json(values: Sequence[object]) -> str:
-    return json.dumps(values, separators=_COMPACT)
-
-
 class SqliteEngine:
     """One connection. ``begin`` … operations … ``commit`` or ``rollback``; the ledger follows."""
 
-    def __init__(self, folder: Path, clock: Clock, limits: StoreLimits) -> None:
+    def __init__(
+        self, folder: Path, clock: Clock, limits: StoreLimits, mark_lost: MarkLost = unmarked
+    ) -> None:
         self.folder = folder
+        self.files = BlobFiles(folder / FOLDER_NAME)
+        self.mark_lost = mark_lost
+        self.unneeded: list[str] = []
+        """Blobs that this transaction has forgotten: their files go when it is committed."""
         self.clock = clock
         self.limits = limits
         self.room = DiskRoom(folder, limits)
@@ -93,6 +74,7 @@ class SqliteEngine:
         self.epoch: str = epoch
         self._written = tuple(values)
         self.ledger = self._ledger()
+        sqlite_blobs.tidy(self, is_salvaged=salvaged is not None)
 
     def reopen(self, opened: int, damage: str) -> None:
         """Salvage a file that was found damaged at work, once for all who found it while it was ``opened``.
@@ -117,9 +99,13 @@ class SqliteEngine:
         self.connection.execute("COMMIT")
         self._written = values
         self.room.after_commit()
+        if self.unneeded:
+            self.files.drop(self.unneeded)
+            self.unneeded.clear()
 
     def rollback(self) -> None:
         self.ledger = self._ledger()
+        self.unneeded.clear()
         if self.connection.in_transaction:
             with contextlib.suppress(sqlite3.Error):  # the transaction is over in any case
                 self.connection.execute("ROLLBACK")
@@ -163,13 +149,18 @@ class SqliteEngine:
         """Digests under which an id waits, was delivered or died."""
         return [digest for (digest,) in self.connection.execute(sql.KNOWN, (id_,)).fetchall()]
 
-    def insert(self, id_: str, record: NewRecord, *, due_at: int, created_at: int) -> None:
-        """A row of the queue, last in the order of arrival."""
+    def insert(self, id_: str, record: NewRecord, *, due_at: int, created_at: int) -> int:
+        """A row of the queue, last in the order of arrival; returns its rowid."""
         named = (id_, record.digest, text(record.channel), created_at)
         rowid = self.connection.execute(sql.INSERT_ID, named).lastrowid
+        assert rowid is not None
+        if record.blobs:
+            sqlite_blobs.refer(self, rowid, record.blobs, due_at)
+            due_at = PARKED
         self.connection.execute(sql.INSERT, (rowid, due_at, text(record.label), record.body))
         self.ledger.waiting += 1
         self.ledger.bytes += len(record.body)
+        return rowid
 
     def stamped(self, record: NewRecord) -> str:
         """The record's id, by a stamp when it is made of one."""
@@ -209,7 +200,7 @@ class SqliteEngine:
     # claim, settle, release
 
     def claim(self, now: datetime, limit: int, bytes_max: int) -> list[Record]:
-        self._lease += 1
+        lease = self.next_lease()
         rows = self.connection.execute(sql.CLAIM, {"now": as_us(now), "limit": limit})
         records = [
             Record(
@@ -220,7 +211,7 @@ class SqliteEngine:
                 label=label,
                 attempts=attempts,
                 created_at=from_us(created_at),
-                lease=self._lease,
+                lease=lease,
             )
             for rowid, id_, digest, label, attempts, created_at, body in within_bytes(
                 rows, bytes_max, itemgetter(-1)
@@ -229,8 +220,12 @@ class SqliteEngine:
         rows.close()
         if records:
             rowids = as_json([record.rowid for record in records])
-            self.connection.execute(sql.LEASE, {"lease": self._lease, "rowids": rowids})
+            self.connection.execute(sql.LEASE, {"lease": lease, "rowids": rowids})
         return records
+
+    def next_lease(self) -> int:
+        self._lease += 1
+        return self._lease
 
     def settle(self, settlements: Sequence[Settlement]) -> int:
         mine = self._unlease([(s.rowid, s.lease) for s in settlements])
@@ -242,6 +237,8 @@ class SqliteEngine:
             names = {"now": as_us(delivered[0].now), "rowids": as_json(rowids)}
             self.connection.execute(sql.TO_SEEN, names)
             self.ledger.seen += len(delivered)
+            if self.ledger.blobs:
+                sqlite_blobs.unrefer(self, rowids)
         for s in held.values():
             reason = text(s.reason, REASON_CHARS_MAX)
             if s.verdict is Verdict.DEAD:
@@ -274,7 +271,7 @@ class SqliteEngine:
     # looking
 
     def next_due(self) -> datetime | None:
-        row = self.connection.execute(sql.NEXT_DUE).fetchone()
+        row = self.connection.execute(sql.NEXT_DUE, (PARKED,)).fetchone()
         return None if row is None else from_us(row[0])
 
     def get_meta(self, key: str) -> bytes | None:

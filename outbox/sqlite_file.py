@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from outbox import sqlite_blob_statements as blob_sql
 from outbox import sqlite_statements as sql
 from outbox.fsync import sync_folder
 from outbox.sqlite_version import OLDEST, described
@@ -122,9 +123,11 @@ def connect(folder: Path, now: datetime) -> sqlite3.Connection:
         sync_folder(named_in)
     connection = _open(path)
     try:
-        connection.execute(sql.LEASES_SCHEMA)
-        ahead = now + timedelta(seconds=DUE_AHEAD_MAX_S)
-        connection.execute(sql.DUE_HEAL, {"now": as_us(now), "ahead": as_us(ahead)})
+        for leases in (sql.LEASES_SCHEMA, blob_sql.BLOB_LEASES_SCHEMA):
+            connection.execute(leases)
+        ahead = as_us(now + timedelta(seconds=DUE_AHEAD_MAX_S))
+        for heal in (sql.DUE_HEAL, blob_sql.DUE_HEAL):
+            connection.execute(heal, {"now": as_us(now), "ahead": ahead, "parked": blob_sql.PARKED})
         _assert_ledger(connection)
     except BaseException:
         connection.close()
@@ -208,7 +211,14 @@ def _migrate(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
         connection.execute(sql.LEDGER_CREATE, (secrets.token_hex(8),))
         connection.execute("COMMIT")
-    elif application != sql.APPLICATION_ID:
+        return
+    if application != sql.APPLICATION_ID:
         raise StoreCorrupt("the outbox file belongs to another program")
-    elif version != sql.SCHEMA_VERSION:
+    while version in blob_sql.UPGRADES:
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in blob_sql.UPGRADES[version]:
+            connection.execute(statement)
+        connection.execute("COMMIT")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != sql.SCHEMA_VERSION:
         raise StoreCorrupt(f"the outbox file has schema {version}, this release knows {sql.SCHEMA_VERSION}")

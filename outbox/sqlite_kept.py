@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final
 
+from outbox import sqlite_blobs
 from outbox import sqlite_statements as sql
 from outbox.kept import KeptRecord, KeptState, within_bytes
 from outbox.record import NewRecord, PutOutcome
-from outbox.sqlite_engine import SqliteEngine, text
+from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import as_us, from_us
+from outbox.sqlite_values import text
 from outbox.store import REASON_CHARS_MAX
 
 _PAGES: Final[dict[KeptState, str]] = {"waiting": sql.KEPT_WAITING, "dead": sql.KEPT_DEAD}
@@ -18,13 +20,13 @@ _PAGES: Final[dict[KeptState, str]] = {"waiting": sql.KEPT_WAITING, "dead": sql.
 
 def kept(engine: SqliteEngine, state: KeptState, after: int, limit: int, bytes_max: int) -> list[KeptRecord]:
     rows = engine.connection.execute(_PAGES[state], (after, limit))
-    records = [_kept_record(state, row) for row in within_bytes(rows, bytes_max, itemgetter(-1))]
+    page = list(within_bytes(rows, bytes_max, itemgetter(-1)))
     rows.close()
-    return records
+    return [_kept_record(engine, state, row) for row in page]
 
 
-def _kept_record(state: KeptState, row: tuple[Any, ...]) -> KeptRecord:
-    rowid, id_, digest, label, channel, status, reason, attempts, created_at, at, body = row
+def _kept_record(engine: SqliteEngine, state: KeptState, row: tuple[Any, ...]) -> KeptRecord:
+    rowid, of, id_, digest, label, channel, status, reason, attempts, created_at, at, body = row
     return KeptRecord(
         rowid=rowid,
         id=id_,
@@ -38,6 +40,7 @@ def _kept_record(state: KeptState, row: tuple[Any, ...]) -> KeptRecord:
         created_at=from_us(created_at),
         at=from_us(at),
         body=body,
+        blobs=sqlite_blobs.of_record(engine, of) if engine.ledger.blobs else (),
     )
 
 
@@ -55,7 +58,12 @@ def _restore_one(engine: SqliteEngine, kept: KeptRecord, now: int, before: tuple
     if kept.state == "waiting":
         engine.limits.admit(*before)
         record = NewRecord(
-            id=kept.id, body=kept.body, digest=kept.digest, channel=kept.channel, label=kept.label
+            id=kept.id,
+            body=kept.body,
+            digest=kept.digest,
+            channel=kept.channel,
+            label=kept.label,
+            blobs=kept.blobs,
         )
         engine.insert(kept.id, record, due_at=now, created_at=created_at)
     else:
@@ -65,4 +73,6 @@ def _restore_one(engine: SqliteEngine, kept: KeptRecord, now: int, before: tuple
         letter = (of, now, kept.attempts, kept.status, reason, label, kept.body)
         engine.connection.execute(sql.INSERT_DEAD, letter)
         engine.ledger.dead += 1
+        assert of is not None
+        sqlite_blobs.refer(engine, of, kept.blobs, now, waits=False)
     return PutOutcome.CONFLICT if digests else PutOutcome.STORED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from outbox import sqlite_blob_statements as blob_sql
 from outbox import sqlite_statements as sql
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import FILE_NAME, from_us
@@ -18,6 +19,7 @@ def stats(engine: SqliteEngine) -> StoreStats:
     oldest = engine.connection.execute(sql.OLDEST).fetchone()
     ledger, room = engine.ledger, engine.room
     room.look()
+    blobs = (0, 0) if not ledger.blobs else engine.connection.execute(blob_sql.COUNTS).fetchone()
     return StoreStats(
         waiting=ledger.waiting,
         claimed=claimed,
@@ -31,6 +33,8 @@ def stats(engine: SqliteEngine) -> StoreStats:
         has_reserve=room.has_reserve,
         fsync_s=engine.fsync_s,
         engine=described(sqlite3.sqlite_version_info),
+        blobs_waiting=blobs[0],
+        blobs_dead=blobs[1],
         salvaged="" if engine.salvaged is None else str(engine.salvaged),
     )
 

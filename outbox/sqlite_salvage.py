@@ -123,6 +123,8 @@ def _depth(old: sqlite3.Connection) -> int | None:
 
 def _carry(old: sqlite3.Connection, new: sqlite3.Connection, now: int) -> None:
     for table, columns in sql.BY_ROWID.items():
+        if not _has(old, table):
+            continue
         _insert(new, table, ("rowid", *columns), _by_rowid(old, table, columns))
     for table, (key, columns) in sql.BY_KEY.items():
         _insert(new, table, columns, _by_key(old, table, key, columns))
@@ -133,6 +135,14 @@ def _carry(old: sqlite3.Connection, new: sqlite3.Connection, now: int) -> None:
     for statement in sql.TIDY:
         new.execute(statement)
     new.execute("COMMIT")
+
+
+def _has(old: sqlite3.Connection, table: str) -> bool:
+    """True also when it cannot be told."""
+    try:
+        return bool(old.execute(sql.HAS_TABLE, (table,)).fetchone()[0])
+    except sqlite3.Error:
+        return True
 
 
 def _insert(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from outbox.sqlite_blob_statements import BLOB_SCHEMA
+
 APPLICATION_ID: Final = 0x7A61706F
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 BUSY_TIMEOUT_MS: Final = 1_000
 """How long an operation waits for somebody who has the file locked (a person with a shell)."""
 
@@ -115,7 +117,8 @@ CREATE TABLE ledger (
   dead INTEGER NOT NULL DEFAULT 0,
   seen INTEGER NOT NULL DEFAULT 0,
   last INTEGER NOT NULL DEFAULT 0,
-  held INTEGER NOT NULL DEFAULT 0
+  held INTEGER NOT NULL DEFAULT 0,
+  blobs INTEGER NOT NULL DEFAULT 0
 ) STRICT
 """
 
@@ -135,6 +138,7 @@ SCHEMA: Final = (
     _SIGHTINGS,
     _META,
     _LEDGER,
+    *BLOB_SCHEMA,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
@@ -143,13 +147,15 @@ SCHEMA: Final = (
 LEASES_SCHEMA: Final = "CREATE TEMP TABLE leases (rowid INTEGER PRIMARY KEY, lease INTEGER NOT NULL) STRICT"
 
 LEDGER_CREATE: Final = "INSERT INTO ledger (one, epoch) VALUES (1, ?)"
-LEDGER_READ: Final = "SELECT epoch, number, waiting, bytes, dead, seen, last, held FROM ledger"
+LEDGER_READ: Final = "SELECT epoch, number, waiting, bytes, dead, seen, last, held, blobs FROM ledger"
 LEDGER_WRITE: Final = """
-UPDATE ledger SET number = ?, waiting = ?, bytes = ?, dead = ?, seen = ?, last = ?, held = ? WHERE one = 1
+UPDATE ledger SET number = ?, waiting = ?, bytes = ?, dead = ?, seen = ?, last = ?, held = ?, blobs = ?
+WHERE one = 1
 """
 
 # A clock that stood in the future must not park records: no honest schedule lies that far ahead.
-DUE_HEAL: Final = "UPDATE outbox SET due_at = :now WHERE due_at > :ahead"
+# What is parked waits for blobs.
+DUE_HEAL: Final = "UPDATE outbox SET due_at = :now WHERE due_at > :ahead AND due_at < :parked"
 
 # put
 # Digests under which an id waits, was delivered or died: the index alone answers.
@@ -199,8 +205,8 @@ WHERE rowid = :rowid
 """
 LEASED_COUNT: Final = "SELECT count(*) FROM temp.leases"
 NEXT_DUE: Final = """
-SELECT due_at FROM outbox INDEXED BY outbox_due WHERE rowid NOT IN (SELECT rowid FROM temp.leases)
-ORDER BY due_at LIMIT 1
+SELECT due_at FROM outbox INDEXED BY outbox_due
+WHERE due_at < ? AND rowid NOT IN (SELECT rowid FROM temp.leases) ORDER BY due_at LIMIT 1
 """
 # rowid order is the order of arrival.
 OLDEST: Final = "SELECT created_at FROM ids WHERE rowid = (SELECT min(rowid) FROM outbox)"
@@ -231,13 +237,13 @@ DEAD_DELETE: Final = "DELETE FROM dead WHERE rowid IN (SELECT value FROM json_ea
 
 # carrying away: rowid order, so that a page goes on where the last one ended
 KEPT_WAITING: Final = """
-SELECT o.rowid, i.id, i.digest, o.label, i.channel, o.status, o.waits_because, o.attempts, i.created_at,
-o.due_at, o.body FROM outbox AS o CROSS JOIN ids AS i ON i.rowid = o.rowid
+SELECT o.rowid, o.rowid, i.id, i.digest, o.label, i.channel, o.status, o.waits_because, o.attempts,
+i.created_at, o.due_at, o.body FROM outbox AS o CROSS JOIN ids AS i ON i.rowid = o.rowid
 WHERE o.rowid > ? ORDER BY o.rowid LIMIT ?
 """
 KEPT_DEAD: Final = """
-SELECT d.rowid, i.id, i.digest, d.label, i.channel, d.status, d.reason, d.attempts, i.created_at, d.at, d.body
-FROM dead AS d CROSS JOIN ids AS i ON i.rowid = d.of WHERE d.rowid > ? ORDER BY d.rowid LIMIT ?
+SELECT d.rowid, d.of, i.id, i.digest, d.label, i.channel, d.status, d.reason, d.attempts, i.created_at, d.at,
+d.body FROM dead AS d CROSS JOIN ids AS i ON i.rowid = d.of WHERE d.rowid > ? ORDER BY d.rowid LIMIT ?
 """
 INSERT_DEAD: Final = (
     "INSERT INTO dead (of, at, attempts, status, reason, label, body) VALUES (?, ?, ?, ?, ?, ?, ?)"

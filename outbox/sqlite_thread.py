@@ -6,13 +6,11 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from outbox.clock import Clock
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import translated
-from outbox.store import StoreError, StoreLimits, StoreUnavailable
+from outbox.store import StoreError, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -56,11 +54,11 @@ class WriterThread:
         self._died = False
         self._ended = asyncio.Event()
 
-    async def start(self, folder: Path, clock: Clock, limits: StoreLimits) -> SqliteEngine:
+    async def start(self, open_engine: Callable[[], SqliteEngine]) -> SqliteEngine:
         """Open the connection in the thread; raises what opening raises."""
         opened: asyncio.Future[SqliteEngine] = self._loop.create_future()
         self._thread = threading.Thread(
-            target=self._run, args=(folder, clock, limits, opened), name="outbox-sqlite", daemon=True
+            target=self._run, args=(open_engine, opened), name="outbox-sqlite", daemon=True
         )
         self._thread.start()
         return await asyncio.shield(opened)
@@ -75,10 +73,11 @@ class WriterThread:
         self._queue.put(Operation(work=work, future=future, bare=bare))
         return future
 
-    def submit_now(self, work: Callable[[SqliteEngine], T]) -> None:
+    def submit_now(self, work: Callable[[SqliteEngine], object], *, bare: bool = False) -> None:
         """Queue one operation whose outcome nobody waits for; after ``stop`` it is moot."""
         if not self._stopping:
-            self._queue.put(Operation(work=work, future=self._loop.create_future(), counted=False))
+            future: asyncio.Future[object] = self._loop.create_future()
+            self._queue.put(Operation(work=work, future=future, bare=bare, counted=False))
 
     async def stop(self) -> None:
         """Run what is queued, close the connection, end the thread."""
@@ -93,12 +92,10 @@ class WriterThread:
             self._stopping = True
             self._queue.put(None)
 
-    def _run(
-        self, folder: Path, clock: Clock, limits: StoreLimits, opened: asyncio.Future[SqliteEngine]
-    ) -> None:
+    def _run(self, open_engine: Callable[[], SqliteEngine], opened: asyncio.Future[SqliteEngine]) -> None:
         try:
             with translated():
-                engine = SqliteEngine(folder, clock, limits)
+                engine = open_engine()
         except Exception as error:
             self._tell([_Outcome(opened, error=error)], room=0)
             self._call(self._end)

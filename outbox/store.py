@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from outbox.kept import Keeping
 from outbox.record import NewRecord, PutResult, Record
 from outbox.verdict import Verdict
+
+if TYPE_CHECKING:
+    from outbox.blobs import Blobs
 
 MEMBERS_MAX: Final = 512
 """Members kept of one guarded subject; a subject with more is not suppressed."""
@@ -46,7 +49,7 @@ class StoreLimits:
     rows_max: int = 5_000_000
     """Records waiting."""
     bytes_max: int = 10 * 1024**3
-    """Bytes of the bodies waiting."""
+    """Bytes of the bodies waiting, and of their blobs."""
     wal_bytes_max: int = 1024**3
     """The write-ahead log, which only a reader that stays can make grow so far."""
     reserve_bytes: int = 16 * 1024 * 1024
@@ -95,7 +98,10 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats(QueueStats):
-    """The same of a store of one process, and what it is kept in."""
+    """The same of a store of one process, and what it is kept in.
+
+    ``waiting`` includes what waits for blobs, ``bytes`` the blobs that are kept, but the dead ones.
+    """
 
     seen: int
     held: int
@@ -111,6 +117,9 @@ class StoreStats(QueueStats):
     """Name and version of what keeps the records."""
     salvaged: str = ""
     """What became of a file that was found damaged since the start."""
+    blobs_waiting: int = 0
+    """Blobs to be delivered."""
+    blobs_dead: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,11 +230,19 @@ class Queue(Claiming, Protocol):
 
 
 class Store(Queue, Keeping, Protocol):
-    """A durable at-least-once queue of bytes for one process that also judges what comes in."""
+    """A durable at-least-once queue of bytes for one process that also judges what comes in.
+
+    A record that has blobs is claimed only after they were delivered.
+    """
 
     @property
     def epoch(self) -> str:
         """Random at the file's creation."""
+        ...
+
+    @property
+    def blobs(self) -> Blobs:
+        """The blobs of its records."""
         ...
 
     async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
@@ -233,6 +250,7 @@ class Store(Queue, Keeping, Protocol):
 
         A copy (id and digest waiting, delivered or dead) only adds to its sightings. Then the guard is
         asked; what it lets through is inserted and remembered. A callable id gets its stamp after that.
+        Blobs of what was inserted are durable before it is; the file of one that is not needed is removed.
         Raises StoreFull when something would have to be inserted and the store was full before.
         """
         ...
@@ -250,7 +268,8 @@ class Store(Queue, Keeping, Protocol):
     async def hold(self, key: str, record: NewRecord) -> int:
         """Keep only the newest record under ``key`` until it is released; returns how many came.
 
-        A copy that is held or known already is not counted. The record's guard is not applied.
+        A copy that is held or known already is not counted. The record's guard is not applied; it has no
+        blobs.
         """
         ...
 

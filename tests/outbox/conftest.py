@@ -11,6 +11,7 @@ from outbox.clock import ManualClock
 from outbox.memory import MemoryStore
 from outbox.sqlite import open_sqlite
 from outbox.store import Store
+from tests.outbox.records import marked_lost
 
 
 @pytest.fixture
@@ -21,8 +22,9 @@ def clock() -> ManualClock:
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
     opened: Store
-    opened = (
-        MemoryStore(clock) if request.param == "memory" else await open_sqlite(tmp_path / "outbox", clock)
-    )
+    if request.param == "memory":
+        opened = MemoryStore(clock, folder=tmp_path, mark_lost=marked_lost)
+    else:
+        opened = await open_sqlite(tmp_path / "outbox", clock, mark_lost=marked_lost)
     yield opened
     await opened.close()

@@ -20,6 +20,16 @@ class Waiting:
 
 
 @dataclass
+class Blob:
+    size: int
+    order: int
+    due_s: float | None
+    """None: delivered or dead."""
+    attempts: int = 0
+    is_dead: bool = False
+
+
+@dataclass
 class Model:
     now_s: float = 0.0
     order: int = 0
@@ -29,6 +39,10 @@ class Model:
     seen: set[Key] = field(default_factory=set)
     dead: dict[Key, bytes] = field(default_factory=dict)
     last: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    blobs: dict[str, Blob] = field(default_factory=dict)
+    claimed_blobs: set[str] = field(default_factory=set)
+    refs: dict[Key, dict[str, bool]] = field(default_factory=dict)
+    """The blobs of waiting and dead records, and whether they are waited for."""
 
     def put(self, key: Key, body: bytes, guard: Guard | None) -> PutOutcome:
         """By contract §4: known first, then suppression, then the row."""
@@ -67,13 +81,69 @@ class Model:
 
     def due(self) -> list[Key]:
         """What a claim without bounds returns, in its order."""
-        free = [(w.due_s, w.order, key) for key, w in self.waiting.items() if key not in self.claimed]
+        free = [(w.due_s, w.order, key) for key, w in self.waiting.items() if self.is_free(key)]
         return [key for due_s, _, key in sorted(free) if due_s <= self.now_s]
+
+    def is_free(self, key: Key) -> bool:
+        return key not in self.claimed and not any(self.refs.get(key, {}).values())
 
     def deliver(self, key: Key) -> None:
         del self.waiting[key]
         self.claimed.discard(key)
         self.seen.add(key)
+        self.unrefer(key)
+
+    def refer(self, key: Key, sha256: str, size: int) -> None:
+        self.order += 1
+        self.blobs.setdefault(sha256, Blob(size=size, order=self.order, due_s=self.now_s))
+        self.refs.setdefault(key, {})[sha256] = True
+        self.again(sha256)
+
+    def again(self, sha256: str) -> None:
+        blob = self.blobs[sha256]
+        if blob.due_s is None:
+            blob.due_s, blob.attempts, blob.is_dead = self.now_s, 0, False
+
+    def requeue(self, key: Key) -> None:
+        self.insert(key, self.dead.pop(key))
+        for sha256 in self.refs.get(key, {}):
+            self.refs[key][sha256] = True
+            self.again(sha256)
+
+    def unrefer(self, key: Key) -> None:
+        self.refs.pop(key, None)
+        self.forget_unneeded()
+
+    def forget_unneeded(self) -> None:
+        needed = {sha256 for refs in self.refs.values() for sha256 in refs}
+        self.blobs = {
+            sha256: blob
+            for sha256, blob in self.blobs.items()
+            if blob.due_s is not None or blob.is_dead or sha256 in needed
+        }
+
+    def due_blobs(self) -> list[str]:
+        due = [
+            (blob.due_s, blob.order, sha256)
+            for sha256, blob in self.blobs.items()
+            if blob.due_s is not None and blob.due_s <= self.now_s and sha256 not in self.claimed_blobs
+        ]
+        return [sha256 for _, _, sha256 in sorted(due)]
+
+    def end_blob(self, sha256: str, *, is_dead: bool) -> list[Key]:
+        """Returns the records that lost it."""
+        self.claimed_blobs.discard(sha256)
+        blob = self.blobs[sha256]
+        blob.due_s, blob.is_dead = None, is_dead
+        waiting = [key for key, refs in self.refs.items() if refs.get(sha256)]
+        for key in waiting:
+            self.refs[key][sha256] = False
+            if is_dead:
+                del self.refs[key][sha256]
+            if not any(self.refs[key].values()):
+                self.waiting[key].due_s = self.now_s
+        self.forget_unneeded()
+        return waiting if is_dead else []
 
     def kill(self, key: Key) -> None:
         self.dead[key] = self.waiting.pop(key).body

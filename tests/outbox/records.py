@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from outbox.clock import Clock
-from outbox.record import Guard, GuardMode, MakeId, NewRecord, PutOutcome, Record
-from outbox.store import Settlement, Store
+from outbox.record import Guard, GuardMode, MakeId, NewBlob, NewRecord, PutOutcome, Record
+from outbox.store import Claiming, Settlement, Store
 from outbox.verdict import Verdict
 
 MIB = 1024 * 1024
@@ -22,6 +25,22 @@ def guarded(id_: str | MakeId, mode: GuardMode, key: str = "k", **members: bytes
     return NewRecord(id=id_, body=b"{}", guard=Guard(key=key, mode=mode, members=members))
 
 
+def blob_of(folder: Path, content: bytes, mime: str = "image/jpeg") -> NewBlob:
+    """A finished file of its own, as a door leaves it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / uuid4().hex
+    path.write_bytes(content)
+    return NewBlob(sha256=sha256_of(content), bytes=len(content), mime=mime, path=path)
+
+
+def sha256_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def marked_lost(body: bytes, sha256: str, reason: str) -> bytes:
+    return body + f"|lost {sha256[:8]}: {reason}".encode()
+
+
 async def put_one(store: Store, record: NewRecord) -> PutOutcome:
     (result,) = await store.put([record])
     return result.outcome
@@ -31,7 +50,7 @@ async def put_ids(store: Store, *ids: str) -> None:
     await store.put([new(id_, f'"{id_}"'.encode()) for id_ in ids])
 
 
-async def claim(store: Store, clock: Clock, limit: int = 1_000, bytes_max: int = 64 * MIB) -> list[Record]:
+async def claim(store: Claiming, clock: Clock, limit: int = 1_000, bytes_max: int = 64 * MIB) -> list[Record]:
     return await store.claim(now=clock.now(), limit=limit, bytes_max=bytes_max)
 
 
@@ -43,7 +62,7 @@ def ended(record: Record, verdict: Verdict, now: datetime, **more: Any) -> Settl
     return Settlement(rowid=record.rowid, lease=record.lease, verdict=verdict, now=now, **more)
 
 
-async def end_all(store: Store, clock: Clock, verdict: Verdict, **more: Any) -> int:
+async def end_all(store: Claiming, clock: Clock, verdict: Verdict, **more: Any) -> int:
     """Claim all that is due and end it by one verdict."""
     records = await claim(store, clock)
     return await store.settle([ended(record, verdict, clock.now(), **more) for record in records])

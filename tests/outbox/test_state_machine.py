@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from outbox.blob_files import FOLDER_NAME
 from outbox.clock import ManualClock
 from outbox.memory import MemoryStore
 from outbox.record import Guard, GuardMode, NewRecord, PutOutcome, Record
@@ -23,6 +24,7 @@ from outbox.sqlite_file import FILE_NAME
 from outbox.store import Settlement, Store
 from outbox.verdict import Verdict
 from tests.outbox.model import Key, Model
+from tests.outbox.records import blob_of, marked_lost
 
 T = TypeVar("T")
 
@@ -41,6 +43,7 @@ GUARDS = st.builds(
     mode=st.just(GuardMode.TRANSITION),
     members=st.fixed_dictionaries({"": VALUES}),
 )
+CONTENTS = st.lists(st.sampled_from([b"picture", b"sound"]), min_size=1, max_size=2)
 NEW = st.tuples(IDS | st.none(), DIGESTS, BODIES, st.none() | GUARDS)
 
 
@@ -49,17 +52,23 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.files = contextlib.ExitStack()
+        self.folder = self.new_folder()
         self.runner = asyncio.Runner()
         self.clock = ManualClock()
         self.started_at = self.clock.now()
         self.model = Model()
         self.held: list[Record] = []
+        self.held_blobs: list[Record] = []
         self.lost_leases: list[Record] = []
         self.store = self.run(self.open())
         self.epoch = self.store.epoch
 
+    def new_folder(self) -> Path:
+        return Path(self.files.enter_context(tempfile.TemporaryDirectory()))
+
     async def open(self) -> Store:
-        return MemoryStore(self.clock)
+        return MemoryStore(self.clock, folder=self.folder, mark_lost=marked_lost)
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(call)
@@ -67,6 +76,7 @@ class StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.run(self.store.close())
         self.runner.close()
+        self.files.close()
 
     @rule(records=st.lists(NEW, min_size=1, max_size=5))
     def put(self, records: list[tuple[str | None, bytes, bytes, Guard | None]]) -> None:
@@ -159,7 +169,7 @@ class StoreMachine(RuleBasedStateMachine):
         chosen = [key for key in self.model.dead if ids is None or key[0] in ids]
         assert self.run(self.store.dead_requeue(ids)) == len(chosen)
         for key in chosen:
-            self.model.insert(key, self.model.dead.pop(key))
+            self.model.requeue(key)
 
     @rule(ids=st.none() | st.lists(IDS, max_size=3))
     def drop(self, ids: list[str] | None) -> None:
@@ -167,6 +177,58 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.run(self.store.dead_drop(ids)) == len(chosen)
         for key in chosen:
             del self.model.dead[key]
+            self.model.unrefer(key)
+
+    @rule(ids=st.lists(st.tuples(IDS, DIGESTS), min_size=1, max_size=2), chosen=CONTENTS)
+    def put_with_blobs(self, ids: list[Key], chosen: list[bytes]) -> None:
+        blobs = tuple(blob_of(self.folder / "spool", content) for content in chosen)
+        results = self.run(
+            self.store.put([NewRecord(id=key[0], digest=key[1], body=b"b", blobs=blobs) for key in ids])
+        )
+        for key, result in zip(ids, results, strict=True):
+            outcome = self.model.put(key, b"b", None)
+            assert result.outcome is outcome
+            if outcome is not PutOutcome.DUPLICATE:
+                for blob in blobs:
+                    self.model.refer(key, blob.sha256, blob.bytes)
+
+    @rule(limit=st.integers(1, 2))
+    def claim_blobs(self, limit: int) -> None:
+        records = self.run(self.store.blobs.claim(now=self.clock.now(), limit=limit, bytes_max=0))
+        assert [record.id for record in records] == self.model.due_blobs()[:limit]
+        for record in records:
+            assert record.attempts == self.model.blobs[record.id].attempts
+        self.model.claimed_blobs.update(record.id for record in records)
+        self.held_blobs += records
+
+    @precondition(lambda self: self.held_blobs)
+    @rule(
+        verdict=st.sampled_from([Verdict.DELIVERED, Verdict.DELIVERED, Verdict.DEAD, Verdict.RETRY]),
+        delay_s=st.integers(0, 20),
+    )
+    def settle_blob(self, verdict: Verdict, delay_s: int) -> None:
+        record, now = self.held_blobs.pop(), self.clock.now()
+        due_at = now + timedelta(seconds=delay_s)
+        end = Settlement(
+            rowid=record.rowid, lease=record.lease, verdict=verdict, now=now, due_at=due_at, reason="r"
+        )
+        assert self.run(self.store.blobs.settle([end])) == 1
+        assert self.run(self.store.blobs.settle([end])) == 0
+        if verdict is Verdict.RETRY:
+            self.model.claimed_blobs.discard(record.id)
+            self.model.blobs[record.id].due_s = self.model.now_s + delay_s
+            self.model.blobs[record.id].attempts += 1
+            return
+        for key in self.model.end_blob(record.id, is_dead=verdict is Verdict.DEAD):
+            waiting = self.model.waiting[key]
+            waiting.body = marked_lost(waiting.body, record.id, "r")
+
+    @rule()
+    def requeue_dead_blobs(self) -> None:
+        dead = [sha256 for sha256, blob in self.model.blobs.items() if blob.is_dead]
+        assert self.run(self.store.blobs.dead_requeue(None)) == len(dead)
+        for sha256 in dead:
+            self.model.again(sha256)
 
     @rule(seconds=st.integers(1, 15))
     def pass_time(self, seconds: int) -> None:
@@ -179,11 +241,20 @@ class StoreMachine(RuleBasedStateMachine):
         model = self.model
         assert (stats.waiting, stats.claimed) == (len(model.waiting), len(model.claimed))
         assert (stats.seen, stats.dead) == (len(model.seen), len(model.dead))
-        assert stats.bytes == sum(len(waiting.body) for waiting in model.waiting.values())
+        blobs = [blob for blob in model.blobs.values() if not blob.is_dead]
+        bodies = sum(len(waiting.body) for waiting in model.waiting.values())
+        assert stats.bytes == bodies + sum(blob.size for blob in blobs)
+        assert stats.blobs_waiting == sum(blob.due_s is not None for blob in blobs)
+
+    @invariant()
+    def only_the_files_that_are_needed_are_there(self) -> None:
+        folder = self.store.blobs.path_of("0" * 64).parent
+        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        assert names == set(self.model.blobs)
 
     @invariant()
     def the_next_due_is_right(self) -> None:
-        free = [w.due_s for key, w in self.model.waiting.items() if key not in self.model.claimed]
+        free = [w.due_s for key, w in self.model.waiting.items() if self.model.is_free(key)]
         wanted = self.started_at + timedelta(seconds=min(free)) if free else None
         assert self.run(self.store.next_due()) == wanted
 
@@ -196,23 +267,17 @@ class StoreMachine(RuleBasedStateMachine):
 class SqliteMachine(StoreMachine):
     """The same, on a file; a crash is a copy of it as it lies, opened by somebody else."""
 
-    def __init__(self) -> None:
-        self.files = contextlib.ExitStack()
-        self.folder = self._folder()
-        super().__init__()
-
-    def _folder(self) -> Path:
-        return Path(self.files.enter_context(tempfile.TemporaryDirectory()))
-
     async def open(self) -> Store:
-        return await open_sqlite(self.folder, self.clock)
+        return await open_sqlite(self.folder, self.clock, mark_lost=marked_lost)
 
     @rule(torn=st.binary(max_size=200), in_flight=st.booleans())
     def crash(self, torn: bytes, in_flight: bool) -> None:
         """``torn``: what a power cut left behind the last commit; ``in_flight``: nobody heard the answer."""
         unheard = NewRecord(id="unheard", body=b"u")
         result = self.run(self.store.put([unheard])) if in_flight else None
-        copy = self._folder()
+        copy = self.new_folder()
+        if (self.folder / FOLDER_NAME).exists():
+            shutil.copytree(self.folder / FOLDER_NAME, copy / FOLDER_NAME)
         for path in self.folder.glob(f"{FILE_NAME}*"):
             if not path.name.endswith("-shm"):
                 shutil.copy(path, copy / path.name)
@@ -223,13 +288,10 @@ class SqliteMachine(StoreMachine):
         self.store = self.run(self.open())
         assert self.store.epoch == self.epoch
         self.model.claimed.clear()
-        self.lost_leases, self.held = [], []
+        self.model.claimed_blobs.clear()
+        self.lost_leases, self.held, self.held_blobs = [], [], []
         if result is not None:
             self.model.put(("unheard", b""), b"u", None)
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.files.close()
 
 
 _FEW = settings(
