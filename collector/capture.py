@@ -97,6 +97,12 @@ class Capture:
             await self._put([(await self._without_storm(translation), translation.counted)])
         return self._count(arrival, translation)
 
+    async def take_each(self, arrivals: Sequence[Arrival]) -> list[Counter[str]]:
+        """Bodies of a live door, in one transaction. Durable at return; what became of each one's facts."""
+        translations = [await self._translate(arrival) for arrival in arrivals]
+        await self._put([(await self._without_storm(each), each.counted) for each in translations])
+        return [self._count(*pair) for pair in zip(arrivals, translations, strict=True)]
+
     async def take_all(self, arrivals: Sequence[Arrival]) -> Counter[str]:
         """Bodies of a file, in one transaction and without storm collapse. Durable at return."""
         translations = [await self._translate(arrival) for arrival in arrivals]

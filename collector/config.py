@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from collector.alerts import REPEAT_S
+from collector.amqp_config import AmqpConfig
 from contracts.configured import SECRET_CHARS_MIN, CapturePolicy, GatewayConfig, default_gateways, refuse
 from contracts.envelope import BODY_BYTES_MAX
 from outbox.store import StoreLimits
@@ -59,6 +60,13 @@ class Limits:
     load_bytes_max: int = 4 * 1024 * 1024
     line_bytes_max: int = BODY_BYTES_MAX
     stop_grace_s: float = 10.0
+    amqp_batch_bytes_max: int = 4 * 1024 * 1024
+    amqp_hold_s_max: float = 300.0
+    """Far below the 30 minutes after which a broker takes unacknowledged messages away."""
+    amqp_reconnect_s_max: float = 15.0
+    amqp_disconnected_alert_s: float = 30.0
+    amqp_watch_s: float = 5.0
+    amqp_mute_s: float = 30.0
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -102,6 +110,8 @@ class CollectorConfig:
     heartbeat_s: float = 30.0
     metrics_open: bool = False
     """``/metrics`` for everybody who reaches the door; else for this machine, as ``/status`` is."""
+    amqp: tuple[AmqpConfig, ...] = ()
+    """The RabbitMQ of each gateway that has one."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -124,13 +134,20 @@ class CollectorConfig:
         refuse(not all(self.accounts.values()), "accounts: an empty scope")
         for gateway, _instance in self.accounts:
             refuse(gateway not in names, f"accounts: {gateway!r} is no configured gateway")
+        evolutions = {gateway.name for gateway in self.gateways if gateway.family == "evolution"}
+        brokers = [amqp.gateway for amqp in self.amqp]
+        refuse(len(set(brokers)) != len(brokers), "amqp: two of one gateway")
+        for name in brokers:
+            refuse(name not in evolutions, f"amqp: {name!r} is no configured gateway of family evolution")
 
     @property
     def cut_values(self) -> tuple[str, ...]:
         """Every configured secret as text, to be cut wherever a body holds it."""
         own = (secret.decode("utf-8", "replace") for secret in self.secrets)
         doors = (secret for gateway in self.gateways for secret in gateway.secrets)
-        return tuple(sorted({secret for secret in (*own, *doors) if len(secret) >= SECRET_CHARS_MIN}))
+        brokers = (amqp.password for amqp in self.amqp)
+        every = {*own, *doors, *brokers}
+        return tuple(sorted(secret for secret in every if len(secret) >= SECRET_CHARS_MIN))
 
     @property
     def socket_path(self) -> Path:

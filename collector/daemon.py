@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -13,6 +13,7 @@ import structlog
 
 from asgi.server import HttpServer
 from collector.alerts import Alerts, OnAlert, nobody
+from collector.amqp_door import AmqpDoor, amqp_doors
 from collector.backend import Backend
 from collector.capture import Capture
 from collector.config import CollectorConfig
@@ -56,6 +57,7 @@ class _Parts:
     reporter: Reporter
     verbs: Verbs
     server: HttpServer
+    brokers: tuple[AmqpDoor, ...]
 
 
 class Daemon:
@@ -110,8 +112,15 @@ class Daemon:
         )
         shipper = Shipper(store, HttpTransport(backend), self._clock, shipper_config(config), telling(alerts))
         capture = Capture(store=store, config=config, alerts=alerts, now=now, on_put=shipper.wake)
+        brokers = amqp_doors(config, store=store, capture=capture, alerts=alerts, now=wall_now)
         reporter = Reporter(
-            config=config, store=store, capture=capture, alerts=alerts, shipper=shipper.state, now=now
+            config=config,
+            store=store,
+            capture=capture,
+            alerts=alerts,
+            shipper=shipper.state,
+            brokers=[broker.state for broker in brokers],
+            now=now,
         )
         verbs = Verbs(
             store=store,
@@ -145,6 +154,7 @@ class Daemon:
             reporter=reporter,
             verbs=verbs,
             server=server,
+            brokers=brokers,
         )
 
     async def _serve(
@@ -158,11 +168,13 @@ class Daemon:
                 shipping = tasks.create_task(parts.shipper.run(stop_shipper), name="shipper")
                 loops = [tasks.create_task(loop) for loop in self._loops(parts)]
                 door = tasks.create_task(_watched(parts.server, stop), name="door")
+                brokers = [tasks.create_task(broker.run(stop), name="amqp") for broker in parts.brokers]
                 on_state(DaemonState(state="ready", port=port))
                 await stop.wait()
                 on_state(DaemonState(state="stopping", port=port))
                 await parts.server.stop(self._config.limits.stop_grace_s)
                 await door
+                await _ended(brokers, self._config.limits.stop_grace_s)
                 stop_shipper.set()
                 await shipping
                 for loop in loops:
@@ -231,6 +243,14 @@ async def keep_house(capture: Capture, reporter: Reporter, alerts: Alerts) -> No
             await reporter.watch()
         except StoreError as error:
             _log.warning("housekeeping.failed", error=type(error).__name__)
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]], seconds_max: float) -> None:
+    """Waits until they ended by themselves, and cancels what did not in time."""
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=seconds_max)
+        for task in late:
+            task.cancel()
 
 
 async def _watched(server: HttpServer, stop: asyncio.Event) -> None:

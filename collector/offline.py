@@ -70,7 +70,13 @@ async def _opened(config: CollectorConfig) -> AsyncIterator[Verbs]:
         capture = Capture(store=store, config=config, alerts=alerts, now=clock.now, on_put=lambda: None)
         await capture.open()
         reporter = Reporter(
-            config=config, store=store, capture=capture, alerts=alerts, shipper=lambda: None, now=clock.now
+            config=config,
+            store=store,
+            capture=capture,
+            alerts=alerts,
+            shipper=lambda: None,
+            brokers=(),
+            now=clock.now,
         )
         verbs = Verbs(
             store=store,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from importlib import metadata
 from typing import Final
 
 from collector.alerts import Alerts
+from collector.amqp_state import AmqpState
 from collector.capture import Capture
 from collector.config import SHED_FROM_SHARE, CollectorConfig
 from collector.metrics import Snapshot
@@ -35,10 +36,12 @@ class Reporter:
         capture: Capture,
         alerts: Alerts,
         shipper: Callable[[], ShipperState | None],
+        brokers: Sequence[AmqpState],
         now: Callable[[], datetime],
     ) -> None:
         self._config, self._store, self._capture = config, store, capture
         self._alerts, self._shipper, self._now = alerts, shipper, now
+        self._brokers = brokers
         self._started_at = now()
         self._boot = secrets.token_hex(8)
         self._seq = 0
@@ -70,6 +73,7 @@ class Reporter:
                 "engine": stats.engine,
             },
             "shipper": self._shipper_document(),
+            "rabbitmq": [broker.document() for broker in self._brokers],
             "totals": dict(self._capture.tally.totals),
             "instances": [
                 {

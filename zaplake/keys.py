@@ -13,7 +13,7 @@ from msgspec import Meta
 from zaplake.settings import SecretList, Settings
 
 ENV_PREFIX: Final = "ZAPLAKE_"
-ENV_ALIASES: Final[Mapping[str, str]] = {"DATABASE_URL": "database_url", "AMQP_URL": "amqp_url"}
+ENV_ALIASES: Final[Mapping[str, str]] = {"DATABASE_URL": "database_url", "AMQP_URL": "amqp.url"}
 
 # The rooms own these fields; what an operator reads about them stands here.
 TEXTS: Final[Mapping[str, str]] = {
@@ -87,6 +87,14 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.load_bytes_max": "Bytes of one step of `collector load`.",
     "collector.limits.line_bytes_max": "Longest line of a JSONL file.",
     "collector.limits.stop_grace_s": "Seconds that running requests get when the collector stops.",
+    "collector.limits.amqp_batch_bytes_max": "Bytes of RabbitMQ messages in one commit.",
+    "collector.limits.amqp_hold_s_max": (
+        "Seconds that messages are kept unacknowledged while the outbox takes nothing."
+    ),
+    "collector.limits.amqp_reconnect_s_max": "Longest pause between two attempts to reach RabbitMQ.",
+    "collector.limits.amqp_disconnected_alert_s": "Seconds without RabbitMQ until `amqp.disconnected`.",
+    "collector.limits.amqp_watch_s": "Seconds between two looks at our queue.",
+    "collector.limits.amqp_mute_s": "Seconds that messages may wait while none comes until `amqp.mute`.",
 }
 
 NO_KEYS: Final = frozenset({"ingest.limits.dsn", "ingest.limits.secrets", "ingest.limits.metrics_open"})

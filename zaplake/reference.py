@@ -38,6 +38,9 @@ app_secrets = []                # Cloud API's app secret
 # verify_token = "…"            # Cloud API's handshake
 instances = ["shop-1"]          # the expected ones; others are stored too, with an alert
 
+[gateways.amqp]                 # Evolution's RabbitMQ, beside its webhook; the members are those of [amqp]
+url_file = "/run/secrets/amqp"  # else url, else AMQP_URL
+
 [accounts]
 "evolution/shop-1" = "shop"     # instances of one scope share rows
 ```

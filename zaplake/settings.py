@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
+from collector.amqp_config import GLOBAL_EXCHANGE, PREFETCH
 from collector.config import Limits as CollectorLimits
 from contracts.configured import CapturePolicy, Family
 from ingest.config import CANCEL_S, IngestConfig
@@ -20,6 +21,19 @@ LOOPBACK: tuple[str, ...] = ("127.0.0.1", "::1", "localhost")
 SecretList: TypeAlias = tuple[Secret, ...]
 NO_DSN = IngestConfig(dsn="", secrets=(b"replaced by the wiring",))
 """The backend's limits; database and secrets have keys of their own and are put in by the wiring."""
+
+
+class GatewayAmqpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[gateways.amqp]``: the RabbitMQ that an Evolution gateway publishes to; as ``[amqp]``."""
+
+    url: Secret | None = None
+    url_file: str = ""
+    instances: tuple[str, ...] = ()
+    global_exchange: str = GLOBAL_EXCHANGE
+    prefix: str = ""
+    queue: str = ""
+    prefetch: int = PREFETCH
+    drain_gateway_queues: bool = True
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +47,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     app_secrets: SecretList = ()
     verify_token: Secret | None = None
     instances: tuple[str, ...] = ()
+    amqp: GatewayAmqpSettings | None = None
 
     @property
     def has_credentials(self) -> bool:
@@ -133,6 +148,42 @@ class EvolutionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AmqpSettings:
+    """RabbitMQ of the default gateway ``evolution``; your own gateways have it in ``[gateways.amqp]``."""
+
+    url: Annotated[
+        Secret | None,
+        Meta(
+            description="The broker, such as `amqps://user:password@host/vhost`; also as `AMQP_URL`. "
+            "`[gateways.amqp]` without a URL uses it too."
+        ),
+    ] = None
+    url_file: Annotated[str, Meta(description="File that holds the URL, such as a mounted secret.")] = ""
+    instances: Annotated[
+        tuple[str, ...],
+        Meta(description="Instances that publish: each has an exchange of its name. Empty: the gateway's."),
+    ] = ()
+    global_exchange: Annotated[
+        str,
+        Meta(description="Exchange of all instances (`RABBITMQ_EXCHANGE_NAME` there); empty: there is none."),
+    ] = GLOBAL_EXCHANGE
+    prefix: Annotated[str, Meta(description="The gateway's `RABBITMQ_PREFIX_KEY`.")] = ""
+    queue: Annotated[
+        str, Meta(description="Our own queue; empty: `zaplake.<collector>.<gateway>`. Unique to a collector.")
+    ] = ""
+    prefetch: Annotated[
+        int, Meta(description="Messages unacknowledged at once; so many bodies are in memory at most.")
+    ] = PREFETCH
+    drain_gateway_queues: Annotated[
+        bool,
+        Meta(
+            description="Empty the gateway's own queues that nobody else reads; unread they fill the "
+            "broker's disk. Set false where another program reads them."
+        ),
+    ] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """One frozen value for the whole process."""
 
@@ -142,10 +193,6 @@ class Settings:
     database_url: Annotated[
         Secret | None,
         Meta(description="Postgres of the lake; without it `up` runs its own. Also as `DATABASE_URL`."),
-    ] = None
-    amqp_url: Annotated[
-        Secret | None,
-        Meta(description="RabbitMQ of the gateways, for the broker door to come. Also as `AMQP_URL`."),
     ] = None
     signing_secrets: Annotated[
         SecretList,
@@ -162,6 +209,7 @@ class Settings:
         Mapping[str, str],
         Meta(description='`"<gateway>/<instance>" = "<scope>"`; instances of one scope share rows.'),
     ] = field(default_factory=dict)
+    amqp: AmqpSettings = field(default_factory=AmqpSettings)
     capture: CapturePolicy = field(default_factory=CapturePolicy)
     log: LogSettings = field(default_factory=LogSettings)
     ingest: IngestSettings = field(default_factory=IngestSettings)
@@ -207,6 +255,11 @@ def refuse_dangerous(settings: Settings) -> None:
         raise UsageTrouble(
             "gateway_tokens belong to the default gateways, but `gateways` lists your own",
             "move the tokens into the gateways' own `tokens`",
+        )
+    if settings.gateways and replace(settings.amqp, url=None, url_file="") != AmqpSettings():
+        raise UsageTrouble(
+            "[amqp] belongs to the default gateway, but `gateways` lists your own",
+            "move all of it but the URL into the gateway's own [gateways.amqp]",
         )
     for key in settings.accounts:
         if "/" not in key:

@@ -6,11 +6,12 @@ import dataclasses
 import secrets as random_secrets
 from pathlib import Path
 
+from collector.amqp_config import AmqpConfig
 from collector.config import CollectorConfig
 from contracts.configured import ConfigError, GatewayConfig, default_gateways
 from ingest.config import IngestConfig
 from zaplake.secret import Secret, kept_secret
-from zaplake.settings import GatewaySettings, Settings
+from zaplake.settings import AmqpSettings, GatewayAmqpSettings, GatewaySettings, Settings
 from zaplake.trouble import Trouble, UsageTrouble
 
 OUTBOX_FOLDER = "outbox"
@@ -51,6 +52,7 @@ def collector_config(
             capture=settings.capture,
             heartbeat_s=settings.collector.heartbeat_s,
             metrics_open=settings.collector.metrics_open,
+            amqp=_brokers(settings),
             limits=settings.collector.limits,
         )
     except ConfigError as error:
@@ -93,6 +95,54 @@ def _gateway(given: GatewaySettings) -> GatewayConfig:
         verify_token=given.verify_token.reveal() if given.verify_token is not None else None,
         instances=given.instances,
     )
+
+
+def _brokers(settings: Settings) -> tuple[AmqpConfig, ...]:
+    """Raises ConfigError, and UsageTrouble for a URL that is missing or cannot be read."""
+    common = _amqp_url(settings.amqp)
+    if not settings.gateways:
+        return () if common is None else (_broker(settings.amqp, common, "evolution", ()),)
+    found = []
+    for gateway in settings.gateways:
+        if gateway.amqp is None:
+            continue
+        url = _amqp_url(gateway.amqp) or common
+        if url is None:
+            raise UsageTrouble(
+                f"gateway {gateway.name} has an amqp section without a URL",
+                "set AMQP_URL, or url or url_file there",
+            )
+        found.append(_broker(gateway.amqp, url, gateway.name, gateway.instances))
+    return tuple(found)
+
+
+def _broker(
+    given: AmqpSettings | GatewayAmqpSettings, url: str, gateway: str, instances: tuple[str, ...]
+) -> AmqpConfig:
+    return AmqpConfig(
+        gateway=gateway,
+        url=url,
+        instances=given.instances or instances,
+        global_exchange=given.global_exchange,
+        prefix=given.prefix,
+        queue=given.queue,
+        prefetch=given.prefetch,
+        drain_gateway_queues=given.drain_gateway_queues,
+    )
+
+
+def _amqp_url(given: AmqpSettings | GatewayAmqpSettings) -> str | None:
+    if given.url is not None:
+        return given.url.reveal()
+    if not given.url_file:
+        return None
+    try:
+        return Path(given.url_file).expanduser().read_text().strip()
+    except (OSError, ValueError) as error:
+        raise UsageTrouble(
+            f"cannot read the RabbitMQ URL of {given.url_file}: {type(error).__name__}",
+            "name a file that holds only the URL, and that this user may read",
+        ) from error
 
 
 def _revealed(secrets: tuple[Secret, ...]) -> tuple[str, ...]:

@@ -41,6 +41,10 @@ def settle(common: Common | None, overrides: Mapping[str, object] | None = None)
         {"data_dir": common.data_dir, "log.level": common.log_level, **(overrides or {})},
     )
     logs.configure(settings.log)
-    if settings.amqp_url is not None:
-        _log.warning("amqp_url.unused", reason="the broker's door is not in this release; use the webhook")
+    if (
+        settings.amqp.url is not None
+        and settings.gateways
+        and not any(each.amqp for each in settings.gateways)
+    ):
+        _log.warning("amqp.unused", reason="no gateway has [gateways.amqp]: RabbitMQ is not read")
     return settings

@@ -1,0 +1,256 @@
+"""One connection to a RabbitMQ: what is declared, consumed, acknowledged and published there.
+
+The only module that knows the client library. Its connection is not the self-healing one: whatever is lost
+ends everything here at once, and the door builds all of it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import aio_pika
+from aio_pika.abc import AbstractChannel, AbstractConnection
+from aio_pika.exceptions import (
+    CONNECTION_EXCEPTIONS,
+    AuthenticationError,
+    ChannelNotFoundEntity,
+    ChannelPreconditionFailed,
+)
+from aiormq.abc import AbstractChannel as RawChannel
+from aiormq.abc import DeliveredMessage
+from aiormq.exceptions import ChannelAccessRefused, ChannelLockedResource
+
+HEARTBEAT_S: Final = 20
+"""A broker that says nothing for three of these is gone."""
+ANSWER_S_MAX: Final = 15.0
+
+_REFUSALS: Final = (ChannelPreconditionFailed, ChannelAccessRefused, ChannelLockedResource)
+
+
+class BrokerGone(Exception):
+    """The connection, a channel or a consumer is no more; a new connection may heal it."""
+
+
+class BrokerRefuses(Exception):
+    """The broker will not do it until a person changes something; the message is the broker's."""
+
+
+class Delivery:
+    """One message as the broker delivered it, to be acknowledged on its link by its tag."""
+
+    __slots__ = ("exchange", "link", "raw", "redelivered", "routing_key", "tag")
+
+    def __init__(self, link: Link, message: DeliveredMessage) -> None:
+        self.link, self.raw = link, message.body
+        self.exchange, self.routing_key = message.exchange or "", message.routing_key or ""
+        self.redelivered, self.tag = bool(message.redelivered), message.delivery_tag or 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A queue at one moment: messages that wait, and who consumes it, we included."""
+
+    messages: int
+    consumers: int
+
+
+class Link:
+    """One channel with its consumers. Deliveries come in order; acknowledging one acknowledges all before."""
+
+    def __init__(self, channel: RawChannel, on_delivery: Callable[[Delivery], None]) -> None:
+        self._channel, self._on_delivery = channel, on_delivery
+        self._tags: dict[str, str] = {}
+
+    @property
+    def queues(self) -> frozenset[str]:
+        """What is consumed now; a queue that the broker took away is no longer among them."""
+        return frozenset(self._tags)
+
+    async def consume(self, queue: str) -> None:
+        """Begins, once for each queue. Raises BrokerGone and BrokerRefuses."""
+        if queue in self._tags:
+            return
+        tag = self._tags[queue] = f"zaplake-{queue}"
+        try:
+            with _translated():
+                await self._channel.basic_consume(
+                    queue, self._arrived, consumer_tag=tag, timeout=ANSWER_S_MAX
+                )
+        except BaseException:
+            self._tags.pop(queue, None)
+            raise
+
+    async def cancel(self) -> None:
+        """Ends all consuming; what was delivered may still be acknowledged."""
+        while self._tags:
+            _queue, tag = self._tags.popitem()
+            with _translated():
+                await self._channel.basic_cancel(tag, timeout=ANSWER_S_MAX)
+
+    async def ack(self, tag: int) -> None:
+        """Acknowledges everything up to ``tag``; on a closed channel nothing: the broker delivers again."""
+        if self._channel.is_closed:
+            return
+        with _translated():
+            await self._channel.basic_ack(tag, multiple=True)
+
+    def forget(self, consumer_tag: str | None) -> str | None:
+        """The broker cancelled that consumer; the name of its queue."""
+        for queue, tag in self._tags.items():
+            if tag == consumer_tag:
+                del self._tags[queue]
+                return queue
+        return None
+
+    async def _arrived(self, message: DeliveredMessage) -> None:
+        self._on_delivery(Delivery(self, message))
+
+
+class Broker:
+    """A living connection; ``lost`` says why it is none any more."""
+
+    def __init__(self, connection: AbstractConnection, on_lost: Callable[[], None]) -> None:
+        """``on_lost`` is called once."""
+        self._connection, self._on_lost = connection, on_lost
+        self._topology: AbstractChannel | None = None
+        self._channels: list[AbstractChannel] = []
+        self.lost: str | None = None
+        connection.close_callbacks.add(lambda _sender, error: self.lose(f"connection closed: {_told(error)}"))
+
+    def lose(self, reason: str) -> None:
+        """Gives the connection up."""
+        if self.lost is None:
+            self.lost = reason
+            self._on_lost()
+
+    async def declare_exchange(self, name: str) -> None:
+        """As Evolution does, so that whoever is first does no harm."""
+        with _translated():
+            channel = await self._channel()
+            await channel.declare_exchange(
+                name, aio_pika.ExchangeType.TOPIC, durable=True, timeout=ANSWER_S_MAX
+            )
+
+    async def declare_queue(self, name: str, arguments: Mapping[str, str | int]) -> None:
+        """A durable queue. BrokerRefuses when there is one of that name with other arguments."""
+        with _translated():
+            channel = await self._channel()
+            await channel.declare_queue(name, durable=True, arguments=dict(arguments), timeout=ANSWER_S_MAX)
+
+    async def bind(self, queue: str, exchange: str) -> None:
+        """Every event of the exchange."""
+        with _translated():
+            channel = await (await self._channel()).get_underlay_channel()
+            await channel.queue_bind(queue, exchange, "#", timeout=ANSWER_S_MAX)
+
+    async def link(
+        self,
+        prefetch: int,
+        on_delivery: Callable[[Delivery], None],
+        *,
+        on_closed: Callable[[str], None],
+        on_cancelled: Callable[[str], None],
+    ) -> Link:
+        """A channel to consume on; it tells when it closed, and which queue the broker took away."""
+        with _translated():
+            channel = await self._connection.channel(publisher_confirms=False)
+            self._channels.append(channel)
+            await channel.set_qos(prefetch, timeout=ANSWER_S_MAX)
+            raw = await channel.get_underlay_channel()
+        link = Link(raw, on_delivery)
+
+        def cancelled(frame: object) -> None:
+            queue = link.forget(getattr(frame, "consumer_tag", None))
+            if queue is not None:
+                on_cancelled(queue)
+
+        raw.on_consumer_cancel_callbacks.add(cancelled)
+        channel.close_callbacks.add(lambda _sender, error: on_closed(f"channel closed: {_told(error)}"))
+        return link
+
+    async def look(self, queue: str) -> Look | None:
+        """What the queue is like; None when there is none, which costs the channel: it has one of its own."""
+        with _translated():
+            channel = await self._connection.channel(publisher_confirms=False)
+            try:
+                found = await channel.declare_queue(queue, passive=True, timeout=ANSWER_S_MAX)
+            except ChannelNotFoundEntity:
+                return None
+            await channel.close()
+        result = found.declaration_result
+        return Look(messages=result.message_count or 0, consumers=result.consumer_count or 0)
+
+    async def put(self, queue: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Publishes to the queue; durable there at return, with the broker's confirm. Raises BrokerGone."""
+        message = aio_pika.Message(
+            body, headers=dict(headers), delivery_mode=aio_pika.DeliveryMode.PERSISTENT
+        )
+        with _translated():
+            channel = await self._channel()
+            await channel.default_exchange.publish(
+                message, routing_key=queue, mandatory=True, timeout=ANSWER_S_MAX
+            )
+
+    async def close(self) -> None:
+        """Channels first: the library tells each of its end."""
+        for channel in self._channels:
+            await channel.close()
+        await self._connection.close()
+
+    async def _channel(self) -> AbstractChannel:
+        if self._topology is None or self._topology.is_closed:
+            self._topology = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
+            self._channels.append(self._topology)
+        return self._topology
+
+
+@contextlib.asynccontextmanager
+async def connected(url: str, *, name: str, on_lost: Callable[[], None]) -> AsyncIterator[Broker]:
+    """A connection, closed at the end; ``name`` is how the broker's people see it. Raises BrokerGone."""
+    with _translated():
+        connection = await aio_pika.connect(
+            url, timeout=ANSWER_S_MAX, heartbeat=HEARTBEAT_S, client_properties={"connection_name": name}
+        )
+    broker = Broker(connection, on_lost)
+    try:
+        yield broker
+    finally:
+        with contextlib.suppress(TimeoutError, *CONNECTION_EXCEPTIONS):
+            async with asyncio.timeout(ANSWER_S_MAX):
+                await broker.close()
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """What the library raises, as ours.
+
+    It lets a CancelledError out when a connection dies, which is none, and other errors when one is.
+    """
+    task = asyncio.current_task()
+    try:
+        yield
+    except _REFUSALS as error:
+        raise BrokerRefuses(_told(error)) from error
+    except AuthenticationError as error:
+        raise BrokerGone("the broker refuses our user or password") from error
+    except (TimeoutError, *CONNECTION_EXCEPTIONS) as error:
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from error
+        raise BrokerGone(_told(error)) from error
+    except asyncio.CancelledError as error:
+        if task is not None and task.cancelling():
+            raise
+        raise BrokerGone("the connection died") from error
+
+
+def _told(error: BaseException | None) -> str:
+    """What went wrong, for people: the broker's words, else the kind. Addresses and credentials stay out."""
+    if isinstance(error, _REFUSALS):
+        return str(error)[:300]
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__ if error is not None else "in order"

@@ -1,0 +1,119 @@
+"""One connection of the RabbitMQ door from its declarations to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+
+from collector.amqp_broker import Broker, BrokerGone, Delivery
+from collector.amqp_config import DLQ, DLQ_ARGUMENTS, RETURNED, AmqpConfig, queue_arguments
+from collector.amqp_drain import Drain
+from collector.amqp_state import AmqpState
+from collector.amqp_taking import Taker
+from collector.amqp_watch import Watchdog
+from collector.config import Limits
+
+
+class Session:
+    """Consumes until the connection is lost or the process stops; ``over`` is set from then on."""
+
+    def __init__(
+        self,
+        *,
+        amqp: AmqpConfig,
+        queue: str,
+        name: str,
+        taker: Taker,
+        watchdog: Watchdog,
+        state: AmqpState,
+        limits: Limits,
+        now: Callable[[], datetime],
+    ) -> None:
+        """``name`` is what the broker's people see."""
+        self._amqp, self._queue, self._taker, self._watchdog = amqp, queue, taker, watchdog
+        self._state, self._limits, self._now = state, limits, now
+        self._drain = (
+            Drain(amqp, name=name, state=state, on_delivery=self._delivered)
+            if amqp.drain_gateway_queues
+            else None
+        )
+        self._held: deque[Delivery] = deque()
+        self._news = asyncio.Event()
+        self.over = asyncio.Event()
+
+    def end(self) -> None:
+        """Ends it soon, with what is under way settled."""
+        self.over.set()
+        self._news.set()
+
+    async def declare(self, broker: Broker) -> None:
+        """Everything of ours before anything is consumed, so that no first event is missed.
+
+        Raises BrokerRefuses when a queue of that name exists whose arguments would let messages be lost.
+        """
+        await broker.declare_queue(self._queue + DLQ, DLQ_ARGUMENTS)
+        await broker.declare_queue(self._queue + RETURNED, queue_arguments(self._queue + DLQ))
+        await broker.declare_queue(self._queue, queue_arguments(self._queue + RETURNED))
+        for exchange in self._amqp.exchanges:
+            await broker.declare_exchange(exchange)
+            await broker.bind(self._queue, exchange)
+
+    async def consume(self, broker: Broker, *, on_consuming: Callable[[], None]) -> None:
+        """Takes what comes until it is over. Raises BrokerGone, BrokerRefuses and OutboxAway."""
+        link = await broker.link(
+            self._amqp.prefetch,
+            self._delivered,
+            on_closed=broker.lose,
+            on_cancelled=lambda queue: broker.lose(f"the broker cancelled the consumer of {queue}"),
+        )
+        await link.consume(self._queue)
+        await link.consume(self._queue + RETURNED)
+        on_consuming()
+        loops = {"amqp watchdog": self._watchdog.keep_watching(broker, self.over)}
+        if self._drain is not None:
+            loops["amqp drain"] = self._drain.keep_draining(broker, self.over)
+        beside = [asyncio.create_task(loop, name=name) for name, loop in loops.items()]
+        for task in beside:
+            task.add_done_callback(lambda _: self.end())
+        try:
+            await self._take(broker)
+        finally:
+            self.end()
+            ended = await asyncio.gather(*beside, return_exceptions=True)
+        for fault in ended:
+            if isinstance(fault, Exception):
+                raise fault
+        await link.cancel()
+
+    async def _take(self, broker: Broker) -> None:
+        while not self.over.is_set():
+            await self._news.wait()
+            self._news.clear()
+            while self._held and not self.over.is_set():
+                batch = self._next_batch()
+                await self._taker.settle(broker, batch, self.over)
+                self._state.held -= len(batch)
+                await asyncio.sleep(0)
+        if broker.lost is not None:
+            raise BrokerGone(broker.lost)
+
+    def _next_batch(self) -> list[Delivery]:
+        batch = [self._held.popleft()]
+        size = len(batch[0].raw)
+        while self._held and size < self._limits.amqp_batch_bytes_max:
+            batch.append(self._held.popleft())
+            size += len(batch[-1].raw)
+        return batch
+
+    def _delivered(self, delivery: Delivery) -> None:
+        self._held.append(delivery)
+        state = self._state
+        state.held += 1
+        state.received += 1
+        state.redelivered += delivery.redelivered
+        state.last_message_at = self._now()
+        if self._drain is not None:
+            self._drain.heard(delivery)
+        self._news.set()
