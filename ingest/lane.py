@@ -13,7 +13,7 @@ import structlog
 
 from ingest.config import CANCEL_S, IngestConfig
 from ingest.row import Committed, Row, RowRefusedError, UnavailableError
-from ingest.statements import COUNT_CONFLICTS, INSERT_EVENTS, KEEP_SCOPES
+from ingest.statements import COUNT_COPIES, INSERT_EVENTS, KEEP_SCOPES
 
 log: Final = structlog.get_logger("ingest")
 
@@ -37,21 +37,34 @@ _ARRAY_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"'})
 
 
 async def connect(config: IngestConfig, *, name: str) -> asyncpg.Connection[Any]:
+    """``open_connection`` with the limits of ingest. Raises UnavailableError."""
+    return await open_connection(
+        config.dsn,
+        name=name,
+        connect_s_max=config.connect_s_max,
+        statement_s_max=config.commit_s_max,
+        transaction_pooler=config.transaction_pooler,
+    )
+
+
+async def open_connection(
+    dsn: str, *, name: str, connect_s_max: float, statement_s_max: float, transaction_pooler: bool
+) -> asyncpg.Connection[Any]:
     """A connection with our timeouts, durable commits and jsonb as bytes. Raises UnavailableError."""
     settings = None
-    if not config.transaction_pooler:
+    if not transaction_pooler:
         settings = {
             "application_name": name,
-            "statement_timeout": str(round(config.commit_s_max * 1000)),
+            "statement_timeout": str(round(statement_s_max * 1000)),
             "synchronous_commit": "on",
             "jit": "off",
         }
     try:
         connection = await asyncpg.connect(
-            config.dsn,
-            timeout=config.connect_s_max,
-            command_timeout=config.commit_s_max + CANCEL_S,
-            statement_cache_size=0 if config.transaction_pooler else 100,
+            dsn,
+            timeout=connect_s_max,
+            command_timeout=statement_s_max + CANCEL_S,
+            statement_cache_size=0 if transaction_pooler else 100,
             server_settings=settings,
         )
     except DATABASE_ERRORS as error:
@@ -157,31 +170,28 @@ class Lane:
                 else Committed.DUPLICATE
                 for row in rows
             ]
-            copies = [
-                row
-                for row, fate in zip(rows, fates, strict=True)
-                if fate is Committed.DUPLICATE and row.digest is not None
-            ]
-            if copies:
-                await self._count_conflicts(connection, copies)
+            copies = [row for row, fate in zip(rows, fates, strict=True) if fate is Committed.DUPLICATE]
+            await self._count_copies(connection, copies)
         await self._keep_scopes(connection, rows)
         return fates
 
-    async def _count_conflicts(self, connection: asyncpg.Connection[Any], copies: Sequence[Row]) -> None:
+    async def _count_copies(self, connection: asyncpg.Connection[Any], copies: Sequence[Row]) -> None:
+        """Counted before they are answered; a sender that gets no answer sends, and is counted, again."""
         counts: dict[tuple[str, bytes | None], int] = {}
         payloads: dict[tuple[str, bytes | None], Any] = {}
         for row in copies:
             key = (row.event_id, row.digest)
             counts[key] = counts.get(key, 0) + 1
-            payloads.setdefault(key, row.payload)
-        told = await connection.execute(
-            COUNT_CONFLICTS,
-            [key[0] for key in counts],
-            [key[1] for key in counts],
-            list(payloads.values()),
-            list(counts.values()),
+            payloads.setdefault(key, None if row.digest is None else row.payload)
+        self._on_conflicts(
+            await connection.fetchval(
+                COUNT_COPIES,
+                [key[0] for key in counts],
+                [key[1] for key in counts],
+                list(payloads.values()),
+                list(counts.values()),
+            )
         )
-        self._on_conflicts(int(told.rpartition(" ")[2]))  # INSERT 0 <rows>
 
     async def _keep_scopes(self, connection: asyncpg.Connection[Any], rows: Sequence[Row]) -> None:
         known = self._known

@@ -37,16 +37,29 @@ WITH fresh AS (
 SELECT event_id FROM fresh
 """
 
-# The same id with another digest: the content of the second copy is kept once and counted after that.
-# A copy whose digest is the stored one, or that meets an event without a digest, says nothing new.
-COUNT_CONFLICTS: Final = """
-INSERT INTO lake.conflicts AS c (event_id, digest, payload, seen_count)
-SELECT r.event_id, r.digest, r.payload, r.seen_count
-  FROM unnest($1::uuid[], $2::bytea[], $3::jsonb[], $4::integer[])
-       AS r (event_id, digest, payload, seen_count)
-  JOIN lake.event_ids ids ON ids.event_id = r.event_id AND ids.digest <> r.digest
- ORDER BY r.event_id, r.digest
-ON CONFLICT (event_id, digest) DO UPDATE SET seen_count = c.seen_count + excluded.seen_count
+# Copies of stored events, in one commit: each is counted, and the content of one with another digest is kept
+# once. A copy whose digest is the stored one, or that meets an event without a digest, says nothing new.
+# The rows are one an id and digest; the first copy ever stands in the log and counts as one.
+COUNT_COPIES: Final = """
+WITH copies AS (
+    SELECT event_id, digest, payload, seen_count
+      FROM unnest($1::uuid[], $2::bytea[], $3::jsonb[], $4::integer[])
+           AS r (event_id, digest, payload, seen_count)
+), seen AS (
+    INSERT INTO lake.sightings AS s (event_id, seen_count)
+    SELECT event_id, 1 + sum(seen_count) FROM copies GROUP BY event_id ORDER BY event_id
+    ON CONFLICT (event_id) DO UPDATE
+       SET seen_count = s.seen_count + excluded.seen_count - 1, last_seen_at = excluded.last_seen_at
+), conflicting AS (
+    INSERT INTO lake.conflicts AS c (event_id, digest, payload, seen_count)
+    SELECT r.event_id, r.digest, r.payload, r.seen_count
+      FROM copies r
+      JOIN lake.event_ids ids ON ids.event_id = r.event_id AND ids.digest <> r.digest
+     ORDER BY r.event_id, r.digest
+    ON CONFLICT (event_id, digest) DO UPDATE SET seen_count = c.seen_count + excluded.seen_count
+    RETURNING 1
+)
+SELECT count(*) FROM conflicting
 """
 
 # An instance keeps the scope of its first stored event; the answer tells which one that is.

@@ -5,7 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import DDL, MetaData, Table, event
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    event,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 
 # The key's upper 16 bits keep it apart from every other advisory lock of this database. It is read before
 # the lock is taken, and taken before the first nextval: what this transaction writes lies above it.
@@ -51,6 +68,35 @@ _COMMENTS: Final = (
     ),
 )
 
+_TIME: Final = DateTime(timezone=True)
+_NOW: Final = text("now()")
+
+_INBOX: Final = """
+CREATE VIEW lake.inbox AS
+SELECT l.event_id, c.consumer, l.gateway, l.instance, l.kind, l.channel AS channel_first_seen,
+       l.received_at AS first_seen_at, coalesce(s.last_seen_at, l.received_at) AS last_seen_at,
+       coalesce(s.seen_count, 1) AS seen_count,
+       CASE WHEN l.seq <= c.position AND f.seq IS NULL
+             AND l.received_at > now() - interval '14 days'
+            THEN coalesce((SELECT p.at FROM lake.inbox_progress p
+                            WHERE p.consumer = c.consumer AND p.at >= l.received_at
+                              AND p.positions[l.shard + 1] >= l.seq
+                            ORDER BY p.at LIMIT 1), c.moved_at)
+        END AS processed_at,
+       f.last_error,
+       CASE WHEN f.seq IS NOT NULL THEN f.state
+            WHEN l.seq <= c.position THEN 'PROCESSED' ELSE 'NEW' END AS state,
+       l.seq
+  FROM lake.whatsapp_event_logs l
+  LEFT JOIN lake.inbox_cursors c ON c.shard = l.shard
+  LEFT JOIN lake.inbox_failures f ON f.consumer = c.consumer AND f.seq = l.seq
+  LEFT JOIN lake.sightings s ON s.event_id = l.event_id
+"""
+_INBOX_COMMENT: Final = (
+    "COMMENT ON VIEW lake.inbox IS "
+    "'What became of each event, a row an event and consumer; processed_at is right to a few seconds'"
+)
+
 
 def add_order(metadata: MetaData, log: Table, partitions: Sequence[str]) -> None:
     """The functions and triggers that tell up to which seq the log is complete."""
@@ -63,6 +109,79 @@ def add_order(metadata: MetaData, log: Table, partitions: Sequence[str]) -> None
             f"CREATE TRIGGER reserve_seq BEFORE INSERT ON lake.{log.name}{suffix} "
             "FOR EACH STATEMENT EXECUTE FUNCTION lake.reserve_seq()",
         )
+
+
+def add_inbox(metadata: MetaData) -> None:
+    """Cursors, parked events, samples of the progress, copies seen, and the view over all of them."""
+    Table(
+        "inbox_consumers",
+        metadata,
+        Column("name", Text, nullable=False),
+        Column("added_at", _TIME, nullable=False, server_default=_NOW),
+        Column("paused_at", _TIME),
+        Column("paused_reason", Text),
+        Column("guarded_from", BigInteger, nullable=False, server_default=text("0")),
+        PrimaryKeyConstraint("name", name="inbox_consumers_pkey"),
+        comment="Who reads the log by cursors, and who is paused",
+    )
+    Table(
+        "inbox_cursors",
+        metadata,
+        Column("consumer", Text, nullable=False),
+        Column("shard", SmallInteger, nullable=False),
+        Column("position", BigInteger, nullable=False, server_default=text("0")),
+        Column("moved_at", _TIME, nullable=False, server_default=_NOW),
+        PrimaryKeyConstraint("consumer", "shard", name="inbox_cursors_pkey"),
+        postgresql_with={"fillfactor": 20},  # room in the page for the next position: updates stay HOT
+        comment="How far each consumer has read each shard; "
+        "the lock on a row is the lease of who reads it now",
+    )
+    _add_failures(metadata)
+    Table(
+        "inbox_progress",
+        metadata,
+        Column("consumer", Text, nullable=False),
+        Column("at", _TIME, nullable=False),
+        Column("positions", ARRAY(BigInteger), nullable=False),
+        PrimaryKeyConstraint("consumer", "at", name="inbox_progress_pkey"),
+        comment="Samples of the cursors, a position a shard: when an event was processed",
+    )
+    Table(
+        "sightings",
+        metadata,
+        Column("event_id", Uuid, nullable=False),
+        Column("seen_count", Integer, nullable=False),
+        Column("last_seen_at", _TIME, nullable=False, server_default=_NOW),
+        PrimaryKeyConstraint("event_id", name="sightings_pkey"),
+        postgresql_with={"fillfactor": 80},
+        comment="Events that reached the backend more than once: how many copies, and when the last one came",
+    )
+    for statement in (_INBOX, _INBOX_COMMENT):
+        _run(metadata, "after_create", statement)
+
+
+def _add_failures(metadata: MetaData) -> None:
+    Table(
+        "inbox_failures",
+        metadata,
+        Column("consumer", Text, nullable=False),
+        Column("seq", BigInteger, nullable=False),
+        Column("shard", SmallInteger, nullable=False),
+        Column("event_id", Uuid, nullable=False),
+        Column("attempts", Integer, nullable=False),
+        Column("due_at", _TIME),
+        Column("state", Text, nullable=False),
+        Column("last_error", Text, nullable=False),
+        Column("first_failed_at", _TIME, nullable=False, server_default=_NOW),
+        Column("failed_at", _TIME, nullable=False, server_default=_NOW),
+        PrimaryKeyConstraint("consumer", "seq", name="inbox_failures_pkey"),
+        CheckConstraint(
+            "state = 'FAILED' AND due_at IS NOT NULL OR state = 'DEAD' AND due_at IS NULL",
+            name="inbox_failures_state_check",
+        ),
+        Index("inbox_failures_due_idx", "consumer", "due_at", postgresql_where=text("state = 'FAILED'")),
+        comment="Events that a rule failed on: tried again when due, or dead; a row goes when it succeeds",
+    )
 
 
 def _run(target: MetaData | Table, when: str, statement: str) -> None:

@@ -207,6 +207,6 @@ async def test_the_insert_joins_by_hash_and_reads_no_table(dsn: str) -> None:
 
 async def test_conflicts_are_found_by_the_primary_key(dsn: str) -> None:
     await fill(dsn)
-    plan = await explain(dsn, statements.COUNT_CONFLICTS, [an_id()], [b"x" * 16], ["{}"], [1])
+    plan = await explain(dsn, statements.COUNT_COPIES, [an_id()], [b"x" * 16], ["{}"], [1])
     assert "Seq Scan" not in plan
     assert "event_ids_pkey" in plan

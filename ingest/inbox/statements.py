@@ -1,0 +1,157 @@
+"""Every SQL statement of the inbox, each with a name and a why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# One round trip; the settings live as long as the transaction, so that a pooler may stand between. The lock
+# on a cursor is the lease: a worker that stands still loses it with its session. The log is only ever walked
+# along its index: what the planner knows of a new month is old, and then it would sort a whole backlog for
+# the first rows of it.
+BEGIN: Final = """
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL synchronous_commit = on;
+SET LOCAL statement_timeout = {statement_ms};
+SET LOCAL idle_in_transaction_session_timeout = {idle_ms};
+SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
+SET LOCAL jit = off;
+"""
+COMMIT: Final = "COMMIT"
+ROLLBACK: Final = "ROLLBACK"
+
+# Halves of a batch are tried one by one; what one of them did is undone alone.
+SAVEPOINT: Final = "SAVEPOINT part"
+ROLLBACK_PART: Final = "ROLLBACK TO SAVEPOINT part"
+RELEASE_PART: Final = "RELEASE SAVEPOINT part"
+
+# A new consumer begins with the first event of the log.
+ADD_CONSUMERS: Final = """
+INSERT INTO lake.inbox_consumers (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING
+"""
+ADD_CURSORS: Final = """
+INSERT INTO lake.inbox_cursors (consumer, shard)
+SELECT name, shard FROM unnest($1::text[]) AS name CROSS JOIN generate_series(0, $2::integer - 1) AS shard
+ON CONFLICT DO NOTHING
+"""
+
+HORIZON: Final = "SELECT lake.horizon()"
+"""Never in the statement that reads: with one snapshot, rows that commit in between would be skipped."""
+
+# Which shards have something to read: one probe of (shard, seq) each, no lock.
+FIND_WORK: Final = """
+SELECT c.shard
+  FROM lake.inbox_cursors c JOIN lake.inbox_consumers k ON k.name = c.consumer AND k.paused_at IS NULL
+ WHERE c.consumer = $1
+   AND (SELECT true FROM lake.whatsapp_event_logs l
+         WHERE l.shard = c.shard AND l.seq > c.position AND l.seq <= $2 ORDER BY l.seq LIMIT 1)
+"""
+
+# Whoever has the row has the shard. A paused consumer gives none.
+CLAIM: Final = """
+SELECT c.shard, c.position, k.guarded_from
+  FROM lake.inbox_cursors c JOIN lake.inbox_consumers k ON k.name = c.consumer AND k.paused_at IS NULL
+ WHERE c.consumer = $1 AND c.shard = ANY ($2::smallint[])
+   FOR UPDATE OF c SKIP LOCKED
+"""
+
+# The next events of some shards, in order within each. The columns are only read for kinds that a rule asks
+# for ($5, payloads $6; NULL is all); the others just move the cursor. Limits are parameters: as literals
+# they led to a worse generic plan. The outer limit lets one full shard have the batch for itself.
+READ: Final = """
+SELECT l.shard, l.seq, w.*
+  FROM unnest($1::smallint[], $2::bigint[]) AS c (shard, position)
+ CROSS JOIN LATERAL (
+    SELECT * FROM lake.whatsapp_event_logs g
+     WHERE g.shard = c.shard AND g.seq > c.position AND g.seq <= $3
+     ORDER BY g.seq LIMIT $4) l
+  LEFT JOIN LATERAL (
+    SELECT l.event_id, l.kind, l.type, l.gateway, l.instance, l.scope, l.chat_jid, l.occurred_at,
+           l.received_at, CASE WHEN $6::text[] IS NULL OR l.kind = ANY ($6) THEN l.payload END
+     WHERE $5::text[] IS NULL OR l.kind = ANY ($5)) w ON true
+ LIMIT $4
+"""
+
+# In the transaction of the effects: both are there, or neither.
+SETTLE: Final = """
+UPDATE lake.inbox_cursors c SET position = r.position, moved_at = clock_timestamp()
+  FROM unnest($2::smallint[], $3::bigint[]) AS r (shard, position)
+ WHERE c.consumer = $1 AND c.shard = r.shard
+RETURNING c.shard
+"""
+
+# A parked event; its shard goes on. Met again (a replay), it counts on.
+PARK: Final = """
+INSERT INTO lake.inbox_failures AS f (consumer, seq, shard, event_id, attempts, due_at, state, last_error)
+SELECT $1, r.seq, r.shard, r.event_id, r.attempts, now() + make_interval(secs => r.delay_s),
+       CASE WHEN r.delay_s IS NULL THEN 'DEAD' ELSE 'FAILED' END, r.error
+  FROM unnest($2::bigint[], $3::smallint[], $4::uuid[], $5::integer[], $6::float8[], $7::text[])
+       AS r (seq, shard, event_id, attempts, delay_s, error)
+ ORDER BY r.seq
+ON CONFLICT (consumer, seq) DO UPDATE
+   SET attempts = excluded.attempts, due_at = excluded.due_at, state = excluded.state,
+       last_error = excluded.last_error, failed_at = now()
+"""
+
+ANY_DUE: Final = """
+SELECT FROM lake.inbox_failures f JOIN lake.inbox_consumers k ON k.name = f.consumer AND k.paused_at IS NULL
+ WHERE f.consumer = $1 AND f.state = 'FAILED' AND f.due_at <= now() LIMIT 1
+"""
+
+# Parked events whose time has come, with their row of the log; one that was archived has none any more.
+CLAIM_DUE: Final = """
+SELECT f.shard, f.seq, f.attempts
+  FROM lake.inbox_failures f
+ WHERE f.consumer = $1 AND f.state = 'FAILED' AND f.due_at <= now()
+ ORDER BY f.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
+"""
+READ_PARKED: Final = """
+SELECT l.shard, l.seq, l.event_id, l.kind, l.type, l.gateway, l.instance, l.scope, l.chat_jid, l.occurred_at,
+       l.received_at, l.payload
+  FROM unnest($1::smallint[], $2::bigint[]) AS r (shard, seq)
+ CROSS JOIN LATERAL (
+    SELECT * FROM lake.whatsapp_event_logs g WHERE g.shard = r.shard AND g.seq = r.seq LIMIT 1) l
+"""
+UNPARK: Final = "DELETE FROM lake.inbox_failures WHERE consumer = $1 AND seq = ANY ($2::bigint[])"
+LOSE_PARKED: Final = """
+UPDATE lake.inbox_failures SET state = 'DEAD', due_at = NULL, last_error = $3
+ WHERE consumer = $1 AND seq = ANY ($2::bigint[])
+"""
+
+PAUSE: Final = """
+UPDATE lake.inbox_consumers SET paused_at = now(), paused_reason = $2
+ WHERE name = $1 AND paused_at IS NULL RETURNING name
+"""
+
+# Where the cursors were at a moment, now and then, so that people can see when an event was processed. Only
+# when they moved; several processes share the period.
+SAMPLE_PROGRESS: Final = """
+INSERT INTO lake.inbox_progress (consumer, at, positions)
+SELECT c.consumer, now(), array_agg(c.position ORDER BY c.shard)
+  FROM lake.inbox_cursors c
+  LEFT JOIN LATERAL (SELECT at, positions FROM lake.inbox_progress p WHERE p.consumer = c.consumer
+                      ORDER BY at DESC LIMIT 1) last ON true
+ WHERE c.consumer = ANY ($1::text[]) AND (last.at IS NULL OR last.at <= now() - make_interval(secs => $2))
+ GROUP BY c.consumer, last.positions
+HAVING array_agg(c.position ORDER BY c.shard) IS DISTINCT FROM last.positions
+ON CONFLICT DO NOTHING
+"""
+FORGET_PROGRESS: Final = """
+DELETE FROM lake.inbox_progress WHERE consumer = ANY ($1::text[]) AND at < now() - make_interval(secs => $2)
+"""
+
+# How far behind a consumer is: of each shard the unread events, $3 at most, and the first one's age.
+LAG: Final = """
+SELECT coalesce(sum(u.events), 0)::bigint AS unread, coalesce(bool_or(u.events >= $3), false) AS is_more,
+       coalesce(extract(epoch FROM now() - min(u.first_at)), 0)::float8 AS oldest_s
+  FROM lake.inbox_cursors c
+ CROSS JOIN LATERAL (
+    SELECT count(*) AS events, min(received_at) AS first_at
+      FROM (SELECT received_at FROM lake.whatsapp_event_logs l
+             WHERE l.shard = c.shard AND l.seq > c.position AND l.seq <= $2
+             ORDER BY l.seq LIMIT $3) unread) u
+ WHERE c.consumer = $1
+"""
+PARKED: Final = """
+SELECT count(*) FILTER (WHERE state = 'FAILED') AS failed, count(*) FILTER (WHERE state = 'DEAD') AS dead
+  FROM lake.inbox_failures WHERE consumer = $1
+"""

@@ -1,0 +1,192 @@
+"""Rules run once an event, in one transaction with the cursor, by any number of processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import asyncpg
+import pytest
+
+from contracts.inbox import LoggedEvent, Rule, Transaction
+from ingest.config import ConfigError
+from ingest.inbox.config import InboxConfig
+from ingest.inbox.consumer import Consumer
+from ingest.inbox.runner import Runner
+from tests.ingest.inbox.log import write
+from tests.ingest.inbox.running import DOUBLES, HOW_MANY, RAN, consumer, counting, running, until
+
+
+@contextlib.asynccontextmanager
+async def lake(dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(RAN)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def fill(connection: asyncpg.Connection[Any], events: int, shards: int = 64, **members: Any) -> None:
+    for shard in range(shards):
+        await write(connection, *["{}"] * (events // shards), shard=shard, **members)
+
+
+async def test_two_runners_share_the_shards_and_run_each_event_once(dsn: str) -> None:
+    async with lake(dsn) as connection:
+        await fill(connection, 6400)
+        limits = {"batch_events": 50, "shards_per_batch": 4}
+        async with running(dsn, consumer(counting()), **limits), running(dsn, consumer(counting()), **limits):
+            await until(connection, HOW_MANY, 6400)
+            await fill(connection, 640)
+            await until(connection, HOW_MANY, 7040)
+        assert await connection.fetchval(DOUBLES) == 0
+
+
+async def test_each_consumer_has_cursors_of_its_own(dsn: str) -> None:
+    async with lake(dsn) as connection:
+        await fill(connection, 64)
+        async with running(dsn, consumer(counting()), consumer(counting(), name="others")):
+            await until(connection, HOW_MANY, 128)
+        async with running(dsn, consumer(counting(), name="third")):
+            await until(connection, HOW_MANY, 192)
+
+
+async def test_rules_see_the_kinds_they_ask_for_and_the_cursor_passes_the_others(dsn: str) -> None:
+    seen: list[LoggedEvent] = []
+
+    async def nothing(_transaction: Transaction, _effects: Sequence[object]) -> None:
+        pass
+
+    def keep(event: LoggedEvent) -> Sequence[object]:
+        seen.append(event)
+        return ()
+
+    with_payload = Rule(name="a", kinds=frozenset({"chat"}), decide=keep, apply=nothing)
+    without = Rule(name="b", kinds=frozenset({"message"}), decide=keep, apply=nothing, reads_payload=False)
+    async with lake(dsn) as connection:
+        await write(connection, '{"n": 1}', kind="message", chat_jid="one@g.us")
+        await write(connection, '{"n": 2}', kind="presence")
+        await write(connection, '{"n": 3}', kind=None)
+        await write(connection, '{"n": 4}', kind="chat")
+        async with running(dsn, consumer(with_payload, without)):
+            await until(connection, "SELECT max(position) FROM lake.inbox_cursors", 4)
+    assert [(event.seq, event.kind, event.payload) for event in seen] == [
+        (1, "message", None),
+        (4, "chat", b'{"n": 4}'),
+    ]
+    assert (seen[0].chat_jid, seen[0].scope) == ("one@g.us", "evolution/shop")
+    assert seen[0].received_at.tzinfo is not None
+
+
+async def test_within_a_shard_the_order_is_that_of_seq(dsn: str) -> None:
+    order: list[tuple[int, int]] = []
+
+    def keep(event: LoggedEvent) -> Sequence[int]:
+        order.append((event.shard, event.seq))
+        return ()
+
+    async with lake(dsn) as connection:
+        for _ in range(5):
+            await fill(connection, 64 * 3)
+        rule = Rule(name="order", decide=keep, apply=counting().apply)
+        async with running(dsn, consumer(rule), batch_events=4, shards_per_batch=2):
+            await until(
+                connection, "SELECT sum(position) FROM lake.inbox_cursors", await last_of_all(connection)
+            )
+    for shard in range(64):
+        seqs = [seq for its_shard, seq in order if its_shard == shard]
+        assert seqs == sorted(set(seqs))
+        assert len(seqs) == 15
+
+
+async def last_of_all(connection: asyncpg.Connection[Any]) -> int:
+    found = await connection.fetchval(
+        "SELECT sum(last) FROM (SELECT max(seq) AS last FROM lake.whatsapp_event_logs GROUP BY shard) s"
+    )
+    return int(found)
+
+
+async def test_a_dead_server_costs_nothing_but_time(dsn: str) -> None:
+    """Every connection is cut, again and again, while the rules run."""
+    async with lake(dsn) as connection:
+        await fill(connection, 3200)
+        async with running(dsn, consumer(counting()), batch_events=20, shards_per_batch=1):
+            for _ in range(5):
+                await connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE application_name LIKE 'zaplake-inbox%' AND datname = current_database()"
+                )
+                await asyncio.sleep(0.02)
+            await until(connection, HOW_MANY, 3200)
+        assert await connection.fetchval(DOUBLES) == 0
+
+
+async def test_a_stop_ends_the_batch_that_runs_and_begins_no_other(dsn: str) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(transaction: Transaction, effects: Sequence[int]) -> None:
+        begun.set()
+        await go_on.wait()
+        await counting().apply(transaction, effects)
+
+    rule = Rule(name="slow", decide=lambda event: (event.seq,), apply=slow)
+    async with lake(dsn) as connection:
+        await fill(connection, 640)
+        async with running(dsn, consumer(rule), batch_events=10, shards_per_batch=1, connections=1):
+            await begun.wait()
+            asyncio.get_running_loop().call_later(0.2, go_on.set)
+        assert await connection.fetchval(HOW_MANY) == 10
+
+
+async def test_a_stop_does_not_wait_for_ever(dsn: str) -> None:
+    begun = asyncio.Event()
+
+    async def stuck(_transaction: Transaction, _effects: Sequence[int]) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    rule = Rule(name="stuck", decide=lambda event: (event.seq,), apply=stuck)
+    async with lake(dsn) as connection:
+        await fill(connection, 64)
+        async with running(dsn, consumer(rule), drain_s_max=0.2, statement_s_max=0.1):
+            await begun.wait()
+        await until(connection, "SELECT sum(position) FROM lake.inbox_cursors", 0)
+        async with running(dsn, consumer(counting())):
+            await until(connection, HOW_MANY, 64)
+
+
+async def test_a_bug_of_the_runner_ends_the_process(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingest.inbox.statements.SETTLE", None)
+    async with lake(dsn) as connection:
+        await fill(connection, 64)
+        runner = Runner(InboxConfig(dsn=dsn), [consumer(counting())])
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.timeout(20):
+                await runner.run(asyncio.Event())
+        assert await connection.fetchval(HOW_MANY) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"poll_ms": 0},
+        {"batch_events": 0},
+        {"idle_s_max": 0.5},
+        {"drain_s_max": 10.0},
+        {"retry_s": ()},
+        {"failing_share_of_min": 1},
+    ],
+    ids=str,
+)
+def test_dangerous_limits_are_refused(wrong: dict[str, Any]) -> None:
+    InboxConfig(dsn="")
+    with pytest.raises(ConfigError):
+        InboxConfig(dsn="", **wrong)
+
+
+def test_a_consumer_has_a_name_that_can_be_typed() -> None:
+    with pytest.raises(ConfigError):
+        Consumer(name="Two words", rules=())
