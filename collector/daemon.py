@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -69,10 +70,14 @@ class Daemon:
         *,
         open_store: Callable[[], Awaitable[Store]] | None = None,
         on_alert: OnAlert = nobody,
+        wall_s: Callable[[], float] = time.time,
     ) -> None:
-        """``open_store`` replaces the SQLite file in the data folder; ``on_alert`` is told every alert."""
-        self._config, self._on_alert = config, on_alert
-        self._clock = SystemClock()
+        """``open_store`` replaces the SQLite file in the data folder; ``on_alert`` is told every alert.
+
+        ``wall_s``: seconds since 1970, by the clock of the machine.
+        """
+        self._config, self._on_alert, self._wall_s = config, on_alert, wall_s
+        self._clock = SystemClock(wall_s)
         self._open_store = open_store or self._open_sqlite
         self._reporter: Reporter | None = None
 
@@ -99,6 +104,13 @@ class Daemon:
             await store.close()
         on_state(DaemonState(state="stopped", port=port))
 
+    def _wall_now(self) -> datetime:
+        """What is written on an event and held against a token: a clock that was set right counts at once.
+
+        The engine's own clock never goes back; if it was ahead at the start, it stays ahead until the next.
+        """
+        return datetime.fromtimestamp(self._wall_s(), UTC)
+
     async def _open_sqlite(self) -> Store:
         return await open_sqlite(self._config.data_folder, self._clock, self._config.limits.store)
 
@@ -112,7 +124,7 @@ class Daemon:
         )
         shipper = Shipper(store, HttpTransport(backend), self._clock, shipper_config(config), telling(alerts))
         capture = Capture(store=store, config=config, alerts=alerts, now=now, on_put=shipper.wake)
-        brokers = amqp_doors(config, store=store, capture=capture, alerts=alerts, now=wall_now)
+        brokers = amqp_doors(config, store=store, capture=capture, alerts=alerts, now=self._wall_now)
         reporter = Reporter(
             config=config,
             store=store,
@@ -126,7 +138,7 @@ class Daemon:
             store=store,
             capture=capture,
             limits=limits,
-            now=wall_now,
+            now=self._wall_now,
             status=reporter.status,
             wake=shipper.wake,
         )
@@ -137,7 +149,7 @@ class Daemon:
                 alerts=alerts,
                 status=reporter.status,
                 metrics=reporter.metrics,
-                now=wall_now,
+                now=self._wall_now,
             ),
             host=config.host,
             port=config.port,
@@ -206,16 +218,9 @@ class Daemon:
                 capture=parts.capture,
                 alerts=parts.alerts,
                 skew_s_max=self._config.limits.clock_skew_alert_s,
+                now=self._wall_now,
             ),
         ]
-
-
-def wall_now() -> datetime:
-    """What is written on an event and held against a token: a clock that was set right counts at once.
-
-    The engine's own clock never goes back; if it was ahead at the start, it stays ahead until the next.
-    """
-    return datetime.now(UTC)
 
 
 def shipper_config(config: CollectorConfig) -> ShipperConfig:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -30,7 +31,13 @@ _log = structlog.get_logger("collector.heartbeat")
 
 
 async def beat(
-    *, backend: Backend, reporter: Reporter, capture: Capture, alerts: Alerts, skew_s_max: float
+    *,
+    backend: Backend,
+    reporter: Reporter,
+    capture: Capture,
+    alerts: Alerts,
+    skew_s_max: float,
+    now: Callable[[], datetime],
 ) -> bool:
     """One heartbeat: a log line, a signed request, the table applied. True when the backend took it.
 
@@ -46,7 +53,7 @@ async def beat(
         last_verdict=heartbeat.last_verdict,
         halted=heartbeat.halted,
     )
-    asked_at = datetime.now(UTC)
+    asked_at = now()
     reply = await backend.post(
         heartbeat_path(heartbeat.name),
         event_id=heartbeat_id(heartbeat.name, heartbeat.boot, heartbeat.seq),
@@ -65,7 +72,7 @@ async def beat(
         alerts.raise_(REFUSED, detail="the answer is none of a backend")
         return False
     alerts.resolve(REFUSED)
-    _watch_clock(skew_s(reply.date, asked_at, datetime.now(UTC)), skew_s_max, alerts)
+    _watch_clock(skew_s(reply.date, asked_at, now()), skew_s_max, alerts)
     await capture.apply_accounts(
         {(entry.gateway, entry.instance): entry.scope for entry in table.scopes if entry.scope}
     )
@@ -80,12 +87,18 @@ async def keep_beating(
     capture: Capture,
     alerts: Alerts,
     skew_s_max: float,
+    now: Callable[[], datetime],
 ) -> None:
     """Runs for ever. A backend that is away costs nothing but the heartbeat."""
     while True:
         try:
             await beat(
-                backend=backend, reporter=reporter, capture=capture, alerts=alerts, skew_s_max=skew_s_max
+                backend=backend,
+                reporter=reporter,
+                capture=capture,
+                alerts=alerts,
+                skew_s_max=skew_s_max,
+                now=now,
             )
         except (StoreError, OSError) as error:
             _log.warning("heartbeat.failed", error=type(error).__name__)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -32,12 +33,14 @@ class SystemClock:
     A step back would park every waiting record until the wall clock has caught up again.
     """
 
-    def __init__(self) -> None:
-        self._wall_at_base_s = time.time()
+    def __init__(self, wall_s: Callable[[], float] = time.time) -> None:
+        """``wall_s``: seconds since 1970, by a clock that people set."""
+        self._wall_s = wall_s
+        self._wall_at_base_s = wall_s()
         self._base_s = time.monotonic()
 
     def now(self) -> datetime:
-        wall_s, monotonic_s = time.time(), time.monotonic()
+        wall_s, monotonic_s = self._wall_s(), time.monotonic()
         ticking_s = self._wall_at_base_s + (monotonic_s - self._base_s)
         if wall_s > ticking_s:
             self._wall_at_base_s, self._base_s = wall_s, monotonic_s

@@ -128,6 +128,7 @@ def connect(folder: Path, now: datetime) -> sqlite3.Connection:
         ahead = as_us(now + timedelta(seconds=DUE_AHEAD_MAX_S))
         for heal in (sql.DUE_HEAL, blob_sql.DUE_HEAL):
             connection.execute(heal, {"now": as_us(now), "ahead": ahead, "parked": blob_sql.PARKED})
+        connection.execute(sql.HELD_HEAL, {"now": as_us(now)})
         _assert_ledger(connection)
     except BaseException:
         connection.close()

@@ -156,6 +156,8 @@ WHERE one = 1
 # A clock that stood in the future must not park records: no honest schedule lies that far ahead.
 # What is parked waits for blobs.
 DUE_HEAL: Final = "UPDATE outbox SET due_at = :now WHERE due_at > :ahead AND due_at < :parked"
+# Nor hold the last record of a storm until that time has come: it is released by its age.
+HELD_HEAL: Final = "UPDATE held SET first_at = :now WHERE first_at > :now"
 
 # put
 # Digests under which an id waits, was delivered or died: the index alone answers.

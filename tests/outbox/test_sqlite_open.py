@@ -13,7 +13,7 @@ from outbox.clock import ManualClock
 from outbox.sqlite import open_sqlite
 from outbox.sqlite_file import FILE_NAME
 from outbox.store import StoreCorrupt, StoreUnavailable
-from tests.outbox.records import claim, ids, put_ids
+from tests.outbox.records import claim, ids, new, put_ids
 
 
 @pytest.fixture
@@ -51,6 +51,17 @@ async def test_a_clock_that_was_in_the_future_parks_nothing(folder: Path, clock:
     await store.close()
     store = await open_sqlite(folder, clock)
     assert ids(await claim(store, clock)) == ["a"]
+    await store.close()
+
+
+async def test_a_clock_that_was_an_hour_ahead_holds_no_storm_back(folder: Path, clock: ManualClock) -> None:
+    store = await open_sqlite(folder, ManualClock(clock.now() + timedelta(hours=1)))
+    await store.hold("storm", new("last"))
+    await store.close()
+    store = await open_sqlite(folder, clock)
+    clock.advance(1)
+    released = await store.release_held(before=clock.now())
+    assert [done.result.id for done in released] == ["last"]
     await store.close()
 
 
