@@ -26,7 +26,8 @@ from aiormq.exceptions import ChannelAccessRefused, ChannelLockedResource
 
 HEARTBEAT_S: Final = 20
 """A broker that says nothing for three of these is gone."""
-ANSWER_S_MAX: Final = 15.0
+ANSWER_S_MAX: Final = 8.0
+"""A broker that has just been started may never answer a request that came before its queues had leaders."""
 
 _REFUSALS: Final = (ChannelPreconditionFailed, ChannelAccessRefused, ChannelLockedResource)
 
@@ -180,7 +181,8 @@ class Broker:
                 found = await channel.declare_queue(queue, passive=True, timeout=ANSWER_S_MAX)
             except ChannelNotFoundEntity:
                 return None
-            await channel.close()
+            finally:
+                await _close(channel)
         result = found.declaration_result
         return Look(messages=result.message_count or 0, consumers=result.consumer_count or 0)
 
@@ -198,7 +200,7 @@ class Broker:
     async def close(self) -> None:
         """Channels first: the library tells each of its end."""
         for channel in self._channels:
-            await channel.close()
+            await _close(channel)
         await self._connection.close()
 
     async def _channel(self) -> AbstractChannel:
@@ -222,6 +224,13 @@ async def connected(url: str, *, name: str, on_lost: Callable[[], None]) -> Asyn
         with contextlib.suppress(TimeoutError, *CONNECTION_EXCEPTIONS):
             async with asyncio.timeout(ANSWER_S_MAX):
                 await broker.close()
+
+
+async def _close(channel: AbstractChannel) -> None:
+    """Also one that is closed: then the library's own tasks for it are awaited here."""
+    with contextlib.suppress(TimeoutError, *CONNECTION_EXCEPTIONS):
+        async with asyncio.timeout(ANSWER_S_MAX):
+            await channel.close()
 
 
 @contextlib.contextmanager

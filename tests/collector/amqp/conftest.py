@@ -36,3 +36,10 @@ async def rabbit(amqp_url: str) -> AsyncIterator[Rabbit]:
     """Names of this test's own in that broker; deleted at the end."""
     async with Rabbit(amqp_url) as opened:
         yield opened
+
+
+@pytest.fixture
+async def own_rabbit(own_broker: Broker) -> AsyncIterator[Rabbit]:
+    """The same in the broker that may be stopped."""
+    async with Rabbit(own_broker.url) as opened:
+        yield opened

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Self
 
 import aio_pika
-from aio_pika.abc import AbstractIncomingMessage
-from aio_pika.exceptions import AMQPError, ChannelNotFoundEntity
+from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
+from aio_pika.exceptions import CONNECTION_EXCEPTIONS, ChannelNotFoundEntity
+from pamqp.common import FieldTable
 
 from collector.amqp_config import DLQ, RETURNED, AmqpConfig
+from tests.collector.running import DEADLINE_S
 
 
 class Rabbit:
-    """One connection of the test's own, and names that no other test uses."""
+    """A broker as the test sees it, with names of the test's own; each act has its own connection."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -26,23 +30,28 @@ class Rabbit:
         self._queues: set[str] = {self.queue, self.queue + RETURNED, self.queue + DLQ}
 
     async def __aenter__(self) -> Self:
-        await self.connect()
         return self
 
     async def __aexit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        await self.connect()
-        channel = await self._connection.channel()
-        for queue in self._queues:
-            await channel.queue_delete(queue)
-        for exchange in (self.instance, self.exchange):
-            await channel.exchange_delete(exchange)
-        await self._connection.close()
+        async with self.channel() as channel:
+            for queue in self._queues:
+                await channel.queue_delete(queue)
+            for exchange in (self.instance, self.exchange):
+                await channel.exchange_delete(exchange)
 
-    async def connect(self) -> None:
-        """Anew, where the broker was away."""
-        self._connection = await aio_pika.connect(self.url)
+    @contextlib.asynccontextmanager
+    async def channel(self) -> AsyncIterator[AbstractChannel]:
+        """Closed at the end, in the order in which the library leaves no task behind."""
+        connection = await aio_pika.connect(self.url)
+        channel = await connection.channel()
+        try:
+            yield channel
+        finally:
+            with contextlib.suppress(*CONNECTION_EXCEPTIONS):
+                await channel.close()
+            await connection.close()
 
     def config(self, **changes: Any) -> AmqpConfig:
         """A door for this test's names."""
@@ -57,71 +66,81 @@ class Rabbit:
 
     async def publish(self, *bodies: bytes, event: str = "messages.upsert", exchange: str = "") -> None:
         """As the gateway does, without any property; but waits until the broker has them."""
-        channel = await self._connection.channel()
-        target = await channel.declare_exchange(exchange or self.instance, "topic", durable=True)
-        for body in bodies:
-            message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.NOT_PERSISTENT)
-            await target.publish(message, routing_key=event, mandatory=False)
-        await channel.close()
+        async with self.channel() as channel:
+            target = await channel.declare_exchange(exchange or self.instance, "topic", durable=True)
+            for body in bodies:
+                message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.NOT_PERSISTENT)
+                await target.publish(message, routing_key=event, mandatory=False)
 
-    async def declare_as_gateway(self, event: str, exchange: str = "") -> str:
+    async def declare_as_gateway(self, event: str) -> str:
         """The queue that Evolution makes at the first event of a type."""
-        name = f"{exchange or self.instance}.{event}"
+        name = f"{self.instance}.{event}"
         self._queues.add(name)
-        channel = await self._connection.channel()
-        target = await channel.declare_exchange(exchange or self.instance, "topic", durable=True)
-        queue = await channel.declare_queue(name, durable=True, arguments={"x-queue-type": "quorum"})
-        await queue.bind(target, event)
-        await channel.close()
+        async with self.channel() as channel:
+            target = await channel.declare_exchange(self.instance, "topic", durable=True)
+            queue = await channel.declare_queue(name, durable=True, arguments={"x-queue-type": "quorum"})
+            await queue.bind(target, event)
         return name
 
     async def declare(self, queue: str, **arguments: str | int) -> None:
         """Any queue."""
         self._queues.add(queue)
-        channel = await self._connection.channel()
-        await channel.declare_queue(
-            queue,
-            durable=True,
-            arguments={name.replace("_", "-"): value for name, value in arguments.items()},
-        )
-        await channel.close()
+        given: FieldTable = {name.replace("_", "-"): value for name, value in arguments.items()}
+        async with self.channel() as channel:
+            await channel.declare_queue(queue, durable=True, arguments=given)
 
     async def delete(self, queue: str) -> None:
-        channel = await self._connection.channel()
-        await channel.queue_delete(queue)
-        await channel.close()
+        """With all that waits there."""
+        async with self.channel() as channel:
+            await channel.queue_delete(queue)
 
     async def waiting(self, queue: str) -> int | None:
         """Messages that wait there; None without such a queue."""
-        channel = await self._connection.channel()
-        with contextlib.suppress(ChannelNotFoundEntity):
-            found = await channel.declare_queue(queue, passive=True)
-            await channel.close()
-            return found.declaration_result.message_count
+        async with self.channel() as channel:
+            with contextlib.suppress(ChannelNotFoundEntity):
+                found = await channel.declare_queue(queue, passive=True)
+                return found.declaration_result.message_count
         return None
 
     async def consumers(self, queue: str) -> int | None:
-        channel = await self._connection.channel()
-        found = await channel.declare_queue(queue, passive=True)
-        await channel.close()
-        return found.declaration_result.consumer_count
+        """Who consumes it now."""
+        async with self.channel() as channel:
+            found = await channel.declare_queue(queue, passive=True)
+            return found.declaration_result.consumer_count
 
-    async def read(self, queue: str) -> str:
-        """Another program reads that queue, for as long as this test lasts."""
-        channel = await self._connection.channel()
-        found = await channel.declare_queue(queue, passive=True)
+    async def consumed_by(self, queue: str, count: int) -> None:
+        """Waits until so many consume it: the broker may still see one that has died."""
+        async with asyncio.timeout(DEADLINE_S):
+            while await self.consumers(queue) != count:
+                await asyncio.sleep(0.05)
+
+    @contextlib.asynccontextmanager
+    async def read_by_others(self, queue: str) -> AsyncIterator[None]:
+        """Another program reads that queue."""
 
         async def take(message: AbstractIncomingMessage) -> None:
             await message.ack()
 
-        return await found.consume(take)
+        async with self.channel() as channel:
+            await (await channel.declare_queue(queue, passive=True)).consume(take)
+            yield
+
+    async def die_holding_one(self) -> None:
+        """A consumer of our queues takes one message and is gone before it acknowledges."""
+        got = asyncio.Event()
+
+        async def hold(_message: AbstractIncomingMessage) -> None:
+            got.set()
+
+        async with self.channel() as channel:
+            await channel.set_qos(1)
+            for queue in (self.queue, self.queue + RETURNED):
+                await (await channel.declare_queue(queue, passive=True)).consume(hold)
+            async with asyncio.timeout(DEADLINE_S):
+                await got.wait()
 
     async def fetch(self, queue: str) -> AbstractIncomingMessage | None:
         """Takes one message away."""
-        channel = await self._connection.channel()
-        with contextlib.suppress(AMQPError):
+        async with self.channel() as channel:
             found = await channel.declare_queue(queue, passive=True)
-            message = await found.get(no_ack=True, fail=False)
-            await channel.close()
-            return message
-        return None
+            return await found.get(no_ack=True, fail=False)
