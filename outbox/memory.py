@@ -16,6 +16,7 @@ from outbox.blobs import MarkLost, unmarked
 from outbox.clock import Clock, SystemClock
 from outbox.kept import KeptRecord, KeptState, within_bytes
 from outbox.memory_blobs import MemoryBlobs
+from outbox.memory_metering import MemoryMetering
 from outbox.memory_state import PARKED_AT, State, Storm, sighting
 from outbox.record import NewBlob, NewRecord, PutOutcome, PutResult, Record
 from outbox.store import (
@@ -34,7 +35,7 @@ from outbox.verdict import Verdict
 T = TypeVar("T")
 
 
-class MemoryStore:
+class MemoryStore(MemoryMetering):
     """``Store`` in dictionaries, for tests and for runs that need no durability; its calls are linear."""
 
     def __init__(
@@ -46,6 +47,7 @@ class MemoryStore:
         mark_lost: MarkLost = unmarked,
     ) -> None:
         """``folder`` is for blobs, which a store without one does not take."""
+        super().__init__()
         self._clock = clock or SystemClock()
         self._state = State(clock=self._clock, epoch=secrets.token_hex(8))
         self._limits = limits or StoreLimits()

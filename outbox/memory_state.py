@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from outbox.clock import Clock
 from outbox.guarding import Members, rule
 from outbox.kept import KeptRecord
+from outbox.metering import Seen
 from outbox.record import Guard, NewBlob, NewRecord, PutOutcome, PutResult, Stamp
 from outbox.store import REASON_CHARS_MAX, SIGHTING_CHANNELS_MAX, Sighting
 
@@ -58,6 +59,8 @@ class State:
     last: dict[str, Members] = field(default_factory=dict)
     held: dict[str, Storm] = field(default_factory=dict)
     copies: dict[Key, dict[str, Sighting]] = field(default_factory=dict)
+    uncounted: dict[str, tuple[str, datetime]] = field(default_factory=dict)
+    """Label and first time of the ids that the meter did not look at yet."""
     blobs: dict[str, KeptBlob] = field(default_factory=dict)
     refs: dict[Key, dict[str, bool]] = field(default_factory=dict)
     """The blobs of waiting and dead records, and whether they are waited for."""
@@ -73,6 +76,7 @@ class State:
             last=dict(self.last),
             held=dict(self.held),
             copies={key: dict(channels) for key, channels in self.copies.items()},
+            uncounted=dict(self.uncounted),
             blobs=dict(self.blobs),
             refs={key: dict(refs) for key, refs in self.refs.items()},
         )
@@ -92,6 +96,8 @@ class State:
         if record.guard is not None and ruling is not None:
             self._keep(record.guard, ruling.keep)
         is_conflict = self.is_known_id(id_)
+        if record.channel and not is_conflict:
+            self.uncounted[id_] = (record.label, self.clock.now())
         self.insert(id_, record, created_at=self.clock.now())
         return PutResult(outcome=PutOutcome.CONFLICT if is_conflict else PutOutcome.STORED, id=id_)
 
@@ -198,9 +204,19 @@ class State:
                 merged[key[1], channel] = again or copy
         return sorted(merged.values(), key=lambda s: s.first_at)
 
+    def seen_by_now(self, id_: str) -> Seen:
+        """What the meter counts of an id that it did not look at yet."""
+        label, first_at = self.uncounted[id_]
+        channels: dict[str, datetime] = {}
+        for sight in self.sightings(id_):
+            channels.setdefault(sight.channel, sight.first_at)
+        return Seen(label=label, first_at=first_at, channels=channels)
+
     def forget_dead(self, dead: KeptRecord) -> None:
         del self.dead[dead.id, dead.digest]
         self.copies.pop((dead.id, dead.digest), None)
+        if not self.is_known_id(dead.id):
+            self.uncounted.pop(dead.id, None)
 
 
 def sighting(digest: bytes, channel: str, at: datetime) -> Sighting:

@@ -15,9 +15,9 @@ from outbox.clock import Clock, SystemClock
 from outbox.kept import KeptRecord, KeptState
 from outbox.record import NewBlob, NewRecord, PutOutcome, PutResult, Record
 from outbox.sqlite_blob_queue import SqliteBlobs
-from outbox.sqlite_calls import SqliteCalls
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import lock_folder, translated
+from outbox.sqlite_meter import SqliteMetering
 from outbox.sqlite_thread import OPERATIONS_PER_COMMIT_MAX, WriterThread
 from outbox.store import (
     DeadRecord,
@@ -59,7 +59,7 @@ async def open_sqlite(
     return SqliteStore(thread=thread, engine=engine, lock=lock)
 
 
-class SqliteStore(SqliteCalls):
+class SqliteStore(SqliteMetering):
     """``Store`` on one SQLite file, ``synchronous=FULL``; concurrent calls share one fsync."""
 
     def __init__(self, *, thread: WriterThread, engine: SqliteEngine, lock: int) -> None:

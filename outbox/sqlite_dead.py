@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from outbox import sqlite_blobs
+from outbox import sqlite_metering_statements as metering
 from outbox import sqlite_statements as sql
 from outbox.record import NewRecord
 from outbox.sqlite_engine import SqliteEngine
@@ -61,13 +62,16 @@ def dead_requeue(engine: SqliteEngine, ids: Sequence[str] | None) -> int:
     moved = 0
     for page in _pages(engine, ids):
         now = as_us(engine.clock.now())
+        (through,) = engine.connection.execute(metering.THROUGH).fetchone()
         for rowid in page:
             row = engine.connection.execute(sql.DEAD_READ, (rowid,)).fetchone()
-            of, id_, digest, channel, created_at, label, body = row
+            of, id_, digest, channel, created_at, label_id, label, body = row
+            if of <= through:
+                label_id = None  # it was counted under its old place
             engine.connection.execute(sql.DEAD_DELETE, (as_json([rowid]),))
             engine.connection.execute(sql.IDS_DELETE, (as_json([of]),))
             record = NewRecord(id=id_, digest=digest, channel=channel, label=label, body=body)
-            arrived = engine.insert(id_, record, due_at=now, created_at=created_at)
+            arrived = engine.insert(id_, record, due_at=now, created_at=created_at, label_id=label_id)
             if engine.ledger.blobs:
                 sqlite_blobs.move_refs(engine, of, arrived, now)
         moved += len(page)
@@ -93,6 +97,7 @@ def _forget_ids(engine: SqliteEngine, rowids: Sequence[int]) -> None:
         sqlite_blobs.unrefer(engine, rowids)
     engine.connection.execute(sql.IDS_SIGHTINGS_DELETE, (as_json(rowids),))
     engine.connection.execute(sql.IDS_DELETE, (as_json(rowids),))
+    engine.connection.execute(metering.STEP_BACK)
 
 
 def hold(engine: SqliteEngine, key: str, record: NewRecord) -> int:

@@ -23,16 +23,11 @@ from outbox.kept import within_bytes
 from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Record, Stamp
 from outbox.sqlite_blob_statements import PARKED
 from outbox.sqlite_file import as_us, from_us, translate
+from outbox.sqlite_labels import Labels
 from outbox.sqlite_room import DiskRoom
 from outbox.sqlite_salvage import Salvage, open_or_salvage
 from outbox.sqlite_values import Ledger, as_json, key_bytes, text
-from outbox.store import (
-    REASON_CHARS_MAX,
-    SIGHTING_CHANNELS_MAX,
-    Settlement,
-    StoreFull,
-    StoreLimits,
-)
+from outbox.store import REASON_CHARS_MAX, SIGHTING_CHANNELS_MAX, Settlement, StoreFull, StoreLimits
 from outbox.verdict import Verdict
 
 _COMPACT: Final = (",", ":")
@@ -70,6 +65,7 @@ class SqliteEngine:
             self.connection, salvaged = open_or_salvage(self.folder, self.clock.now(), damage)
         self.salvaged = salvaged or self.salvaged
         self.opened += 1
+        self.labels = Labels(self.connection)
         epoch, *values = self.connection.execute(sql.LEDGER_READ).fetchone()
         self.epoch: str = epoch
         self._written = tuple(values)
@@ -104,6 +100,7 @@ class SqliteEngine:
             self.unneeded.clear()
 
     def rollback(self) -> None:
+        self.labels.forget()
         self.ledger = self._ledger()
         self.unneeded.clear()
         if self.connection.in_transaction:
@@ -142,16 +139,22 @@ class SqliteEngine:
                 return PutResult(outcome=PutOutcome.DUPLICATE, id=id_)
         if record.guard is not None and ruling is not None:
             self._keep(record.guard, kept_rowid, ruling.keep)
-        self.insert(id_, record, due_at=now, created_at=now)
+        label_id = self.labels.id_of(text(record.label)) if record.channel and not digests else None
+        self.insert(id_, record, due_at=now, created_at=now, label_id=label_id)
         return PutResult(outcome=PutOutcome.CONFLICT if digests else PutOutcome.STORED, id=id_)
 
     def known(self, id_: str) -> list[bytes]:
         """Digests under which an id waits, was delivered or died."""
         return [digest for (digest,) in self.connection.execute(sql.KNOWN, (id_,)).fetchall()]
 
-    def insert(self, id_: str, record: NewRecord, *, due_at: int, created_at: int) -> int:
-        """A row of the queue, last in the order of arrival; returns its rowid."""
-        named = (id_, record.digest, text(record.channel), created_at)
+    def insert(
+        self, id_: str, record: NewRecord, *, due_at: int, created_at: int, label_id: int | None = None
+    ) -> int:
+        """A row of the queue, last in the order of arrival; returns its rowid.
+
+        The meter counts it by ``label_id``.
+        """
+        named = (id_, record.digest, text(record.channel), created_at, label_id)
         rowid = self.connection.execute(sql.INSERT_ID, named).lastrowid
         assert rowid is not None
         if record.blobs:

@@ -215,9 +215,9 @@ def _migrate(connection: sqlite3.Connection) -> None:
         return
     if application != sql.APPLICATION_ID:
         raise StoreCorrupt("the outbox file belongs to another program")
-    while version in blob_sql.UPGRADES:
+    while version in sql.UPGRADES:
         connection.execute("BEGIN IMMEDIATE")
-        for statement in blob_sql.UPGRADES[version]:
+        for statement in sql.UPGRADES[version]:
             connection.execute(statement)
         connection.execute("COMMIT")
         version = connection.execute("PRAGMA user_version").fetchone()[0]

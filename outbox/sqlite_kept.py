@@ -65,9 +65,9 @@ def _restore_one(engine: SqliteEngine, kept: KeptRecord, now: int, before: tuple
             label=kept.label,
             blobs=kept.blobs,
         )
-        engine.insert(kept.id, record, due_at=now, created_at=created_at)
+        engine.insert(kept.id, record, due_at=now, created_at=created_at, label_id=None)
     else:
-        named = (kept.id, kept.digest, text(kept.channel), created_at)
+        named = (kept.id, kept.digest, text(kept.channel), created_at, None)
         of = engine.connection.execute(sql.INSERT_ID, named).lastrowid
         reason, label = text(kept.reason, REASON_CHARS_MAX), text(kept.label)
         letter = (of, now, kept.attempts, kept.status, reason, label, kept.body)

@@ -84,5 +84,7 @@ TIDY: Final = (
        blobs = (SELECT count(*) FROM blobs), dead = (SELECT count(*) FROM dead),
        seen = (SELECT count(*) FROM ids WHERE seen_at IS NOT NULL),
        last = (SELECT count(*) FROM last), held = (SELECT count(*) FROM held)""",
+    # What was not told to anybody yet is gone with the damaged file; counting begins with what comes now.
+    "UPDATE meter SET through = coalesce((SELECT max(rowid) FROM ids), 0)",
 )
 COUNTS: Final = "SELECT waiting, dead, seen FROM ledger"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from outbox.sqlite_blob_statements import BLOB_SCHEMA
+from outbox import sqlite_blob_statements as blob_sql
+from outbox.sqlite_metering_statements import METER_SCHEMA
 
 APPLICATION_ID: Final = 0x7A61706F
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 BUSY_TIMEOUT_MS: Final = 1_000
 """How long an operation waits for somebody who has the file locked (a person with a shell)."""
 
@@ -138,10 +139,13 @@ SCHEMA: Final = (
     _SIGHTINGS,
     _META,
     _LEDGER,
-    *BLOB_SCHEMA,
+    *blob_sql.BLOB_SCHEMA,
+    *METER_SCHEMA,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+# From a version to the next; a step is never changed again.
+UPGRADES: Final = {**blob_sql.UPGRADES, 2: (*METER_SCHEMA, "PRAGMA user_version = 3")}
 
 # Leases are of this connection alone: no claim writes to the disk, and none outlives the process.
 LEASES_SCHEMA: Final = "CREATE TEMP TABLE leases (rowid INTEGER PRIMARY KEY, lease INTEGER NOT NULL) STRICT"
@@ -162,7 +166,7 @@ HELD_HEAL: Final = "UPDATE held SET first_at = :now WHERE first_at > :now"
 # put
 # Digests under which an id waits, was delivered or died: the index alone answers.
 KNOWN: Final = "SELECT digest FROM ids WHERE id = ?"
-INSERT_ID: Final = "INSERT INTO ids (id, digest, channel, created_at) VALUES (?, ?, ?, ?)"
+INSERT_ID: Final = "INSERT INTO ids (id, digest, channel, created_at, label_id) VALUES (?, ?, ?, ?, ?)"
 INSERT: Final = "INSERT INTO outbox (rowid, due_at, label, body) VALUES (?, ?, ?, ?)"
 SIGHTING_CHANNELS: Final = "SELECT count(*) FROM sightings WHERE id = ? AND digest = ?"
 SIGHTING_AGAIN: Final = """
@@ -231,7 +235,7 @@ SELECT rowid FROM dead WHERE of IN (SELECT rowid FROM ids WHERE id IN (SELECT va
 ORDER BY rowid
 """
 DEAD_READ: Final = """
-SELECT i.rowid, i.id, i.digest, i.channel, i.created_at, d.label, d.body
+SELECT i.rowid, i.id, i.digest, i.channel, i.created_at, i.label_id, d.label, d.body
 FROM dead AS d JOIN ids AS i ON i.rowid = d.of WHERE d.rowid = ?
 """
 DEAD_IDS: Final = "SELECT of FROM dead WHERE rowid IN (SELECT value FROM json_each(?))"

@@ -9,8 +9,8 @@ import pytest
 
 from outbox.clock import ManualClock
 from outbox.memory import MemoryStore
+from outbox.metering import MeteredStore
 from outbox.sqlite import open_sqlite
-from outbox.store import Store
 from tests.outbox.records import marked_lost
 
 
@@ -20,8 +20,10 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
-    opened: Store
+async def store(
+    request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[MeteredStore]:
+    opened: MeteredStore
     if request.param == "memory":
         opened = MemoryStore(clock, folder=tmp_path, mark_lost=marked_lost)
     else:

@@ -58,7 +58,7 @@ async def test_every_table_is_strict(sqlite: SqliteStore) -> None:
     listed = "SELECT name, strict FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
     tables = await ask(sqlite, listed)
     assert {name for name, strict in tables if not strict} == {"sqlite_schema"}
-    assert len(tables) == 11
+    assert len(tables) == 14
 
 
 async def test_everything_is_there_after_a_restart(folder: Path, clock: ManualClock) -> None:
