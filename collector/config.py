@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from collector.alerts import REPEAT_S
 from collector.amqp_config import AmqpConfig
-from contracts.configured import SECRET_CHARS_MIN, CapturePolicy, GatewayConfig, default_gateways, refuse
+from contracts.configured import CapturePolicy, GatewayConfig, cut_values, default_gateways, refuse
 from contracts.envelope import BODY_BYTES_MAX
 from outbox.store import StoreLimits
 
@@ -143,11 +143,7 @@ class CollectorConfig:
     @property
     def cut_values(self) -> tuple[str, ...]:
         """Every configured secret as text, to be cut wherever a body holds it."""
-        own = (secret.decode("utf-8", "replace") for secret in self.secrets)
-        doors = (secret for gateway in self.gateways for secret in gateway.secrets)
-        brokers = (amqp.password for amqp in self.amqp)
-        every = {*own, *doors, *brokers}
-        return tuple(sorted(secret for secret in every if len(secret) >= SECRET_CHARS_MIN))
+        return cut_values(self.secrets, self.gateways, (amqp.password for amqp in self.amqp))
 
     @property
     def socket_path(self) -> Path:

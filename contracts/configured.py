@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -72,6 +73,15 @@ class GatewayConfig:
 def default_gateways() -> tuple[GatewayConfig, ...]:
     """Without configuration there are four, named like their families, open to loopback only."""
     return tuple(GatewayConfig(name=family, family=family) for family in FAMILIES)
+
+
+def cut_values(
+    signing: Iterable[bytes], gateways: Iterable[GatewayConfig], others: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Every configured secret as text, to be cut wherever a body holds it."""
+    own = (secret.decode("utf-8", "replace") for secret in signing)
+    doors = (secret for gateway in gateways for secret in gateway.secrets)
+    return tuple(sorted({secret for secret in (*own, *doors, *others) if len(secret) >= SECRET_CHARS_MIN}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,16 @@ class IngestConfig:
     rate_burst: int = 1000
     rate_senders_max: int = 10_000
 
+    token_known_s_max: float = 10.0
+    """How old a process's knowledge of the gateways' tokens may be: a revoked one works no longer."""
+    token_look_pause_s: float = 1.0
+    """Between two looks at the tokens because of an unknown one: a flood of them costs no more."""
+    token_guesses_per_s: float = 1.0
+    token_guesses_burst: int = 20
+    """Unknown tokens from one address; above it 429 without a look."""
+    direct_threads_max: int = 2
+    """Heavy bodies of the direct door that are read at once, each in a thread."""
+
     drain_s_max: float = 10.0
     """How long a stop waits for requests and commits that run."""
 
@@ -86,10 +96,20 @@ class IngestConfig:
             "writer_connections",
             "rate_burst",
             "rate_senders_max",
+            "token_guesses_burst",
+            "direct_threads_max",
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
-        for name in ("commit_s_max", "connect_s_max", "drain_s_max", "silent_after_s", "alert_repeat_s"):
+        for name in (
+            "commit_s_max",
+            "connect_s_max",
+            "drain_s_max",
+            "silent_after_s",
+            "alert_repeat_s",
+            "token_known_s_max",
+            "token_guesses_per_s",
+        ):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be above 0")
         if self.queue_rows_max < self.batch_lines_max:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import asyncpg
 import msgspec
@@ -12,8 +12,8 @@ import structlog
 
 from contracts.heartbeat import Depth, Heartbeat, HeartbeatAnswer, ScopeEntry, decode_heartbeat
 from ingest import partitions, statements
+from ingest.calm import CalmConnection
 from ingest.config import IngestConfig
-from ingest.lane import DATABASE_ERRORS, connect
 from ingest.row import UnavailableError
 from ingest.watch import Alert, Beat, due_alerts, judged
 
@@ -27,7 +27,6 @@ SCOPE_CHANGES_MAX: Final = 1000
 
 OnAlert: TypeAlias = Callable[[str, str, str, str], None]
 """Takes what, alert, subject and detail; must return at once and never raise."""
-_Result = TypeVar("_Result")
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -41,8 +40,7 @@ class LakeDesk:
     def __init__(self, config: IngestConfig, on_alert: OnAlert = nobody) -> None:
         """``on_alert`` is told of what this process's rounds raised, repeated and resolved."""
         self._config, self._on_alert = config, on_alert
-        self._connection: asyncpg.Connection[Any] | None = None
-        self._turn = asyncio.Lock()
+        self._calm = CalmConnection(config, name="zaplake-ingest-desk")
         self._scope_changes: set[tuple[str, str]] = set()
         self.open = True
 
@@ -61,7 +59,7 @@ class LakeDesk:
                 scopes=tuple(ScopeEntry(gateway=row[0], instance=row[1], scope=row[2]) for row in rows)
             )
 
-        return await self._with_connection(keep)
+        return await self._calm.run(keep)
 
     async def ready(self) -> bool:
         """Whether events can be committed now."""
@@ -71,9 +69,8 @@ class LakeDesk:
             return True
 
         try:
-            async with asyncio.timeout(READY_S_MAX):
-                return self.open and await self._with_connection(ping)
-        except (UnavailableError, TimeoutError):
+            return self.open and await self._calm.run_within(READY_S_MAX, ping)
+        except UnavailableError:
             return False
 
     async def heartbeat_ages(self, limit: int) -> list[tuple[str, float]]:
@@ -82,11 +79,7 @@ class LakeDesk:
         async def read(connection: asyncpg.Connection[Any]) -> list[tuple[str, float]]:
             return [(row[0], row[1]) for row in await connection.fetch(statements.HEARTBEAT_AGES, limit)]
 
-        try:
-            async with asyncio.timeout(READY_S_MAX):
-                return await self._with_connection(read)
-        except TimeoutError as error:
-            raise UnavailableError("timeout") from error
+        return await self._calm.run_within(READY_S_MAX, read)
 
     async def run(self) -> None:
         """Settle alerts and make months ahead, every ``watch_every_s`` seconds, until cancelled."""
@@ -100,11 +93,11 @@ class LakeDesk:
     async def close(self) -> None:
         """Drop the connection."""
         self.open = False
-        self._drop()
+        self._calm.drop()
 
     async def look_once(self) -> None:
         """One round of the watch. Raises UnavailableError."""
-        await self._with_connection(self._look)
+        await self._calm.run(self._look)
 
     async def _look(self, connection: asyncpg.Connection[Any]) -> None:
         """The alerts come first: a month that cannot be made must not hide what the collectors say."""
@@ -156,32 +149,6 @@ class LakeDesk:
             for happening, rows in (("raised", raised), ("repeated", repeated), ("resolved", resolved))
             for name, subject in rows
         ]
-
-    async def _with_connection(
-        self, work: Callable[[asyncpg.Connection[Any]], Awaitable[_Result]]
-    ) -> _Result:
-        async with self._turn:
-            if self._connection is None or self._connection.is_closed():
-                self._connection = await connect(self._config, name="zaplake-ingest-desk")
-            try:
-                return await work(self._connection)
-            except DATABASE_ERRORS as error:
-                self._drop()
-                raise UnavailableError(_reason(error)) from error
-            except asyncio.CancelledError:
-                self._drop()
-                raise
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.terminate()
-            self._connection = None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, asyncpg.InvalidSchemaNameError | asyncpg.UndefinedTableError):
-        return "the database has no lake or an older one; run: zaplake db upgrade"
-    return type(error).__name__
 
 
 def _beat(row: asyncpg.Record) -> Beat:

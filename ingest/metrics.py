@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from asgi.exposition import LATENCY_BUCKETS_S, exposition, label
+from asgi.exposition import LATENCY_BUCKETS_S, FewNames, exposition, label
 from ingest.problems import Kind
 from ingest.row import CommitBatch, Committed, Row, RowRefusedError, UnavailableError
 
 COLLECTORS_LABELLED_MAX: Final = 200
 """Collectors whose heartbeat age is told: the ones heard of last."""
+GATEWAYS_LABELLED_MAX: Final = 200
 GROUP_BUCKETS_ROWS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -36,6 +37,13 @@ class IngestMetrics:
         self._problems = Counter(
             "zaplake_ingest_problems", "Requests answered with a problem", ("type",), registry=registry
         )
+        self._facts = Counter(
+            "zaplake_ingest_direct_facts",
+            "Facts of the direct door by what became of them",
+            ("gateway", "outcome"),
+            registry=registry,
+        )
+        self._gateways = FewNames(GATEWAYS_LABELLED_MAX)
         commits = Counter("zaplake_ingest_commits", "Commits by outcome", ("outcome",), registry=registry)
         self._committed, self._refused, self._unavailable = map(
             commits.labels, ("committed", "refused", "unavailable")
@@ -91,6 +99,12 @@ class IngestMetrics:
     def rejected(self, events: int) -> None:
         """Adds lines of a batch that are no events."""
         self._rejected.inc(events)
+
+    def direct(self, gateway: str, counts: Mapping[str, int]) -> None:
+        """Adds what became of a body's facts."""
+        name = self._gateways.of(label(gateway))
+        for outcome, count in counts.items():
+            self._facts.labels(name, outcome).inc(count)
 
     def problem(self, kind: Kind) -> None:
         """Counts one request that is answered with a problem."""

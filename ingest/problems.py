@@ -27,6 +27,15 @@ BAD_COMPRESSION: Final = Kind(
     status=400, urn="urn:zaplake:problem:bad-compression", title="The body cannot be decompressed"
 )
 UNSIGNED: Final = Kind(status=401, urn=envelope.PROBLEM_UNSIGNED, title="The signature is missing or wrong")
+UNKNOWN_TOKEN: Final = Kind(
+    status=401, urn="urn:zaplake:problem:unknown-token", title="The gateway's token is missing or not known"
+)
+FOREIGN_INSTANCE: Final = Kind(
+    status=403, urn="urn:zaplake:problem:foreign-instance", title="The token is not for this instance"
+)
+WRONG_VERIFY_TOKEN: Final = Kind(
+    status=403, urn="urn:zaplake:problem:wrong-verify-token", title="The verify token is missing or wrong"
+)
 NOT_FOUND: Final = Kind(status=404, urn="urn:zaplake:problem:not-found", title="There is nothing here")
 WRONG_METHOD: Final = Kind(
     status=405, urn="urn:zaplake:problem:wrong-method", title="Only POST is served here"
@@ -42,6 +51,7 @@ WRONG_SHAPE: Final = Kind(status=422, urn=envelope.PROBLEM_WRONG_SHAPE, title="T
 REFUSED: Final = Kind(
     status=422, urn="urn:zaplake:problem:refused-by-database", title="The database refuses this event"
 )
+UNSTAMPED: Final = Kind(status=422, urn="urn:zaplake:problem:unstamped", title="The body says no at and seq")
 RATE_LIMITED: Final = Kind(
     status=429, urn=envelope.PROBLEM_RATE_LIMITED, title="Too many events from this sender"
 )
@@ -79,6 +89,18 @@ class ProblemError(Exception):
         if self.retry_after_s is None:
             return []
         return [(b"retry-after", str(self.retry_after_s).encode())]
+
+
+DROPPED_BY_EVOLUTION: Final = frozenset({400, 401, 403, 404, 422})
+"""Statuses after which Evolution API gives an event up at once; everything else it sends again."""
+
+
+def repeatable(error: ProblemError, *, retry_after_s: int) -> ProblemError:
+    """The same problem with a status after which Evolution sends the event again."""
+    if error.kind.status not in DROPPED_BY_EVOLUTION:
+        return error
+    kind = Kind(status=UNAVAILABLE.status, urn=error.kind.urn, title=error.kind.title)
+    return ProblemError(kind, error.detail, retry_after_s=retry_after_s)
 
 
 def of_body_error(error: BodyError, *, body_bytes_max: int, retry_after_s: int) -> ProblemError:

@@ -6,14 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import cast
 
 from asgi.server import HttpServer
 from asgi.types import AsgiApp, Receive, Scope, Send
 from contracts.envelope import BATCH_PATH, EVENT_PATH
 from ingest.app import create_app
+from ingest.calm import CalmConnection
 from ingest.config import IngestConfig
 from ingest.desk import LakeDesk, OnAlert, nobody
+from ingest.direct.books import ScopeBook, TokenBook
+from ingest.direct.config import DirectConfig
+from ingest.direct.door import PATH as DIRECT_PATH
+from ingest.direct.door import DirectDoor
+from ingest.direct.gate import Gate
+from ingest.direct.taking import Taker
 from ingest.doors import Doors
 from ingest.lane import Lane, log
 from ingest.metrics import IngestMetrics
@@ -43,14 +51,39 @@ def same_commit(commit: CommitBatch) -> CommitBatch:
     return commit
 
 
-def hot_paths_first(doors: Doors, app: AsgiApp) -> AsgiApp:
-    """The same application; the two hot paths skip the framework's routing, a fifth of a request's time."""
+def hot_paths_first(doors: Doors, direct: DirectDoor, app: AsgiApp) -> AsgiApp:
+    """The same application; the hot paths skip the framework's routing, a fifth of a request's time."""
     hot = {EVENT_PATH: doors.event, BATCH_PATH: doors.batch}
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
-        await hot.get(scope["path"], app)(scope, receive, send)
+        path = scope["path"]
+        other = direct if path.startswith(DIRECT_PATH) else app
+        await hot.get(path, other)(scope, receive, send)
 
     return dispatch
+
+
+def _direct_door(
+    config: IngestConfig,
+    direct: DirectConfig,
+    *,
+    calm: CalmConnection,
+    doors: Doors,
+    writer: Writer,
+    desk: LakeDesk,
+    metrics: IngestMetrics,
+) -> DirectDoor:
+    scopes = ScopeBook(calm, mapped=direct.accounts, on_changed=desk.scope_changed)
+    tokens = TokenBook(calm, known_s_max=config.token_known_s_max, pause_s=config.token_look_pause_s)
+    return DirectDoor(
+        config,
+        gate=Gate(config, direct.gateways, tokens),
+        taker=Taker(config, direct, writer=writer, scopes=scopes, metrics=metrics),
+        writer=writer,
+        budget=doors.budget,
+        metrics=metrics,
+        now=lambda: datetime.now(UTC),
+    )
 
 
 @asynccontextmanager
@@ -59,11 +92,13 @@ async def open_service(
     *,
     around_commit: Callable[[CommitBatch], CommitBatch] = same_commit,
     on_alert: OnAlert = nobody,
+    direct: DirectConfig | None = None,
 ) -> AsyncIterator[Service]:
     """Start the writer and the watch; at the end drain, stop them and close the connections.
 
     The database need not be there yet: requests get 503 until it is. ``around_commit`` wraps what each lane
-    commits with; ``on_alert`` is told of alerts. A background task that dies ends the caller's block too.
+    commits with; ``on_alert`` is told of alerts; ``direct`` is
+    what the direct door knows besides its tokens. A background task that dies ends the caller's block too.
     """
     desk = LakeDesk(config, on_alert)
     metrics = IngestMetrics()
@@ -74,9 +109,13 @@ async def open_service(
     writer = Writer(config, [metrics.around(around_commit(lane.commit)) for lane in lanes])
     doors = Doors(config, writer, metrics)
     metrics.watch(queue_rows=lambda: writer.queued_rows, body_bytes=lambda: doors.budget.bytes_used)
+    calm = CalmConnection(config, name="zaplake-ingest-direct")
+    direct_door = _direct_door(
+        config, direct or DirectConfig(), calm=calm, doors=doors, writer=writer, desk=desk, metrics=metrics
+    )
     service = Service(
         app=hot_paths_first(
-            doors, cast("AsgiApp", create_app(config, doors=doors, desk=desk, metrics=metrics))
+            doors, direct_door, cast("AsgiApp", create_app(config, doors=doors, desk=desk, metrics=metrics))
         ),
         config=config,
         writer=writer,
@@ -104,6 +143,7 @@ async def open_service(
         for lane in lanes:
             await lane.close()
         await desk.close()
+        calm.drop()
 
 
 async def serve(
@@ -116,12 +156,13 @@ async def serve(
     reuse_port: bool = False,
     around_commit: Callable[[CommitBatch], CommitBatch] = same_commit,
     on_alert: OnAlert = nobody,
+    direct: DirectConfig | None = None,
 ) -> None:
     """Run one ingest process until ``stop`` is set; ``on_ready`` gets the port once the door accepts.
 
     ``reuse_port`` lets N processes serve one port.
     """
-    async with open_service(config, around_commit=around_commit, on_alert=on_alert) as service:
+    async with open_service(config, around_commit=around_commit, on_alert=on_alert, direct=direct) as service:
         server = HttpServer(
             service.app, host=host, port=port, limit_concurrency=config.requests_max, reuse_port=reuse_port
         )

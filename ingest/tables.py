@@ -151,3 +151,20 @@ alerts = Table(
     Index("alerts_open_idx", "name", "subject", unique=True, postgresql_where=text("resolved_at IS NULL")),
     comment="One row from raised to resolved; at most one open row a name and subject",
 )
+
+gateway_tokens = Table(
+    "gateway_tokens",
+    metadata,
+    Column("id", Text, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    Column("gateway", Text, nullable=False),
+    Column("family", Text, nullable=False),
+    Column("instances", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
+    Column("created_at", _TIME, nullable=False, server_default=_NOW),
+    Column("last_used_at", _TIME),
+    Column("revoked_at", _TIME),
+    PrimaryKeyConstraint("id", name="gateway_tokens_pkey"),
+    CheckConstraint("octet_length(hash) = 32", name="gateway_tokens_hash_check"),
+    CheckConstraint("gateway <> '' AND strpos(gateway, '/') = 0", name="gateway_tokens_gateway_check"),
+    comment="Who may post at the direct door: the SHA-256 of each token, never the token",
+)

@@ -25,7 +25,7 @@ from zaplake.process import naming_the_port
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble
 from zaplake.webhook import TOKEN_HEADER
-from zaplake.wiring import collector_config, ingest_config
+from zaplake.wiring import collector_config, direct_config, ingest_config
 
 KEEP_POSTGRES_S: Final = 1.0
 STOP_S_MAX: Final = 40.0
@@ -140,6 +140,7 @@ async def run_backend(
 ) -> None:
     """The backend of these settings until ``stop``; its alerts are sent. Raises Trouble for a taken port."""
     host, port = settings.ingest.host, settings.ingest.port
+    direct = direct_config(settings, secrets=config.secrets)
     with naming_the_port(host, port, "--http-port"):
         async with announcing_of_backend(settings) as tell:
             await serve(
@@ -151,6 +152,7 @@ async def run_backend(
                 reuse_port=reuse_port,
                 around_commit=around_commit,
                 on_alert=tell,
+                direct=direct,
             )
 
 

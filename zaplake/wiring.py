@@ -8,8 +8,9 @@ from pathlib import Path
 
 from collector.amqp_config import AmqpConfig
 from collector.config import CollectorConfig
-from contracts.configured import ConfigError, GatewayConfig, default_gateways
+from contracts.configured import ConfigError, GatewayConfig, cut_values, default_gateways
 from ingest.config import IngestConfig
+from ingest.direct.config import DirectConfig
 from zaplake.secret import Secret, kept_secret
 from zaplake.settings import AmqpSettings, GatewayAmqpSettings, GatewaySettings, Settings
 from zaplake.trouble import Trouble, UsageTrouble
@@ -46,7 +47,7 @@ def collector_config(
             data_folder=outbox_folder(settings),
             name=settings.collector.name,
             gateways=_gateways(settings),
-            accounts={_source(key): scope for key, scope in settings.accounts.items()},
+            accounts=_accounts(settings),
             host=settings.collector.host,
             port=settings.collector.port,
             capture=settings.capture,
@@ -54,6 +55,20 @@ def collector_config(
             metrics_open=settings.collector.metrics_open,
             amqp=_brokers(settings),
             limits=settings.collector.limits,
+        )
+    except ConfigError as error:
+        raise UsageTrouble(f"settings: {error}", "see docs/settings.md") from error
+
+
+def direct_config(settings: Settings, *, secrets: tuple[bytes, ...]) -> DirectConfig:
+    """What the backend's direct door shares with a collector. Raises UsageTrouble."""
+    try:
+        gateways = _gateways(settings)
+        return DirectConfig(
+            gateways=gateways,
+            accounts=_accounts(settings),
+            capture=settings.capture,
+            secrets=cut_values(secrets, gateways),
         )
     except ConfigError as error:
         raise UsageTrouble(f"settings: {error}", "see docs/settings.md") from error
@@ -149,6 +164,9 @@ def _revealed(secrets: tuple[Secret, ...]) -> tuple[str, ...]:
     return tuple(secret.reveal() for secret in secrets)
 
 
-def _source(key: str) -> tuple[str, str]:
-    gateway, _, instance = key.partition("/")
-    return gateway, instance
+def _accounts(settings: Settings) -> dict[tuple[str, str], str]:
+    accounts: dict[tuple[str, str], str] = {}
+    for key, scope in settings.accounts.items():
+        gateway, _, instance = key.partition("/")
+        accounts[gateway, instance] = scope
+    return accounts

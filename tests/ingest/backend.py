@@ -19,6 +19,7 @@ from contracts.identity import heartbeat_id
 from contracts.signing import sign
 from ingest.config import IngestConfig
 from ingest.desk import OnAlert, nobody
+from ingest.direct.config import DirectConfig
 from ingest.row import CommitBatch
 from ingest.service import Service, open_service, same_commit
 
@@ -107,13 +108,19 @@ async def backend(
     database: str | None = None,
     around_commit: Callable[[CommitBatch], CommitBatch] = same_commit,
     on_alert: OnAlert = nobody,
+    direct: DirectConfig | None = None,
     **settings: Any,
 ) -> AsyncIterator[Backend]:
     """Serve ``dsn`` on a free port; ``database`` is the service's own way to it, such as a proxy."""
-    config = IngestConfig(
-        dsn=database or dsn, **{"secrets": (SECRET,), "watch_every_s": 0, "drain_s_max": 3.0, **settings}
-    )
-    async with open_service(config, around_commit=around_commit, on_alert=on_alert) as service:
+    usual: dict[str, Any] = {
+        "secrets": (SECRET,),
+        "watch_every_s": 0,
+        "drain_s_max": 3.0,
+        "token_look_pause_s": 0.01,
+    }
+    config = IngestConfig(dsn=database or dsn, **usual | settings)
+    opened = open_service(config, around_commit=around_commit, on_alert=on_alert, direct=direct)
+    async with opened as service:
         server = HttpServer(service.app)
         port = await server.start()
         try:

@@ -27,6 +27,7 @@ LEAVES = (
     ("collector", "dead", "show"), ("collector", "dead", "requeue"), ("collector", "dead", "drop"),
     ("collector", "export"), ("collector", "import"), ("alerts", "test"),
     ("gateway", "connect"), ("gateway", "check"),
+    ("gateway", "token", "create"), ("gateway", "token", "list"), ("gateway", "token", "revoke"),
 )  # fmt: skip
 
 
@@ -53,10 +54,19 @@ def test_the_list_of_commands_is_complete(command: Command) -> None:
     for name in {leaf[0] for leaf in LEAVES}:
         assert f"│ {name} " in done.stdout
     assert {name for name, _where, _line in COMMANDS} | {"version"} == {leaf[0] for leaf in LEAVES}
-    for group in (("collector",), ("collector", "dead"), ("gateway",), ("lake",), ("db",), ("alerts",)):
+    groups = (
+        ("collector",),
+        ("collector", "dead"),
+        ("gateway",),
+        ("gateway", "token"),
+        ("lake",),
+        ("db",),
+        ("alerts",),
+    )
+    for group in groups:
         listed = command(*group, "--help").out
         names = [line.split()[1] for line in listed.splitlines() if line.startswith("│ ") and line[2] != " "]
-        assert {(*group, name) for name in names} - {("collector", "dead")} == {
+        assert {(*group, name) for name in names} - set(groups) == {
             leaf for leaf in LEAVES if leaf[:-1] == group
         }
 

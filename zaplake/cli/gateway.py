@@ -8,12 +8,14 @@ from typing import Literal
 
 from cyclopts import App
 
+from zaplake.cli import tokens
 from zaplake.cli.findings import tell
 from zaplake.cli.options import AsJson, Common, settle
 from zaplake.connecting import OPEN, Connected, check, client_of, connect, door_of
 from zaplake.settings import Settings
 
-app = App(name="gateway", help="Look after the gateways' webhooks.")
+app = App(name="gateway", help="Look after the gateways' webhooks, and their tokens at the backend.")
+app.command(tokens.app)
 
 
 @app.command(name="connect")
