@@ -51,9 +51,10 @@ async def has_stopped(process: Process) -> None:
 
 def stands_still(pid: int) -> bool:
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+        status: str = psutil.Process(pid).status()
     except psutil.NoSuchProcess:  # it just died; the loop will hear of it
         return False
+    return status == "stopped"
 
 
 async def one_round(
