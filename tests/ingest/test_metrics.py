@@ -6,6 +6,7 @@ import httpx
 
 from contracts.envelope import EVENT_PATH
 from tests.ingest.backend import Backend, an_id, backend, beat, event
+from tests.ingest.gateways import direct_to, evolution
 from tests.support.metrics import documented, families, value
 
 PREFIX = "zaplake_ingest_"
@@ -19,6 +20,7 @@ async def drive(b: Backend) -> None:
     await b.post_batch(event(event_id=an_id()), b"no event")
     await b.client.post(EVENT_PATH, content=b"{}", headers={"X-Event-Id": an_id()})
     await b.post_heartbeat(beat())
+    await (await direct_to(b, "evolution")).post(evolution("chats.update", []))
 
 
 async def test_the_page_tells_what_happened(dsn: str) -> None:
@@ -34,6 +36,7 @@ async def test_the_page_tells_what_happened(dsn: str) -> None:
         assert told == {"stored": 2, "duplicate": 2, "rejected": 1}
         assert value(page, f"{PREFIX}conflicts_total") == 1
         assert value(page, f"{PREFIX}problems_total", type="unsigned") == 1
+        assert value(page, f"{PREFIX}direct_facts_total", gateway="evolution", outcome="empty") == 1
         assert value(page, f"{PREFIX}commit_seconds_count") == 4
         assert value(page, f"{PREFIX}group_rows_sum") == 4
         assert value(page, f"{PREFIX}commits_total", outcome="committed") == 4
