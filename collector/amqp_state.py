@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from contracts.heartbeat import BrokerState
+
 
 @dataclass(slots=True, kw_only=True)
 class AmqpState:
@@ -59,6 +61,17 @@ class AmqpState:
             "drained": len(self.drained),
             "last_message_at": _text(self.last_message_at),
         }
+
+    def report(self) -> BrokerState:
+        """For the heartbeat."""
+        return BrokerState(
+            gateway=self.gateway,
+            consuming=self.consuming,
+            trouble=self.trouble,
+            waiting=self.waiting,
+            dead=self.dead,
+            last_message_at=_text(self.last_message_at),
+        )
 
 
 def _text(at: datetime | None) -> str | None:

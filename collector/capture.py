@@ -18,6 +18,7 @@ from collector.config import CollectorConfig
 from collector.instances import Instances
 from collector.metrics import CollectorMetrics
 from collector.shedding import Shedder
+from collector.silence import Silence
 from collector.storm import StormGuard
 from collector.tally import HOURS_KEPT, Tally, hour_of
 from collector.translate import Captured, Translation, translate
@@ -68,6 +69,7 @@ class Capture:
         self.tally = Tally(rows_max=limits.tally_rows_max)
         self.metrics = CollectorMetrics()
         self.instances = Instances(store, instances_max=limits.instances_max)
+        self.silence = silence_of(config)
 
     async def open(self) -> None:
         """Reads what the store keeps: scopes and states of known instances, the account table last served."""
@@ -227,6 +229,8 @@ class Capture:
             self.metrics.count(channel, gateway, instance, counts)
             total.update(counts)
         is_live = channel != "jsonl"
+        if translation.captured:
+            self.silence.heard(translation.source, channel, now)
         self.instances.saw(translation.source, now)
         for captured in translation.captured:
             if captured.state is not None or captured.source != translation.source:
@@ -245,3 +249,14 @@ class Capture:
         for source, (kept, wanted) in moved.items():
             detail = f"stays in {kept}, where its first event went; the mapping says {wanted}"
             self._alerts.raise_("scope.changed", "/".join(source), detail)
+
+
+def silence_of(config: CollectorConfig) -> Silence:
+    """Listens to the gateways that have a RabbitMQ beside their webhook."""
+    published = {(amqp.gateway, instance) for amqp in config.amqp for instance in amqp.instances}
+    return Silence(
+        has_broker={amqp.gateway for amqp in config.amqp}.__contains__,
+        publishes=published.__contains__,
+        silent_s=config.limits.channel_silent_s,
+        instances_max=config.limits.instances_max,
+    )

@@ -67,6 +67,7 @@ class Limits:
     amqp_disconnected_alert_s: float = 30.0
     amqp_watch_s: float = 5.0
     amqp_mute_s: float = 30.0
+    channel_silent_s: float = 600.0
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter as Counts
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from prometheus_client import CollectorRegistry, Metric
@@ -12,6 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from asgi.exposition import LATENCY_BUCKETS_S, OTHER, FewNames, Timings, exposition, label
+from collector.amqp_metrics import broker_metrics
+from collector.amqp_state import AmqpState
 from outbox.shipper import ShipperState
 from outbox.store import StoreStats
 
@@ -31,6 +34,8 @@ class Snapshot:
     stats: StoreStats
     oldest_age_s: float | None
     shipper: ShipperState | None
+    brokers: Sequence[AmqpState] = ()
+    now: datetime
     alerts: Sequence[str]
     """The name of each alert that lasts."""
 
@@ -100,6 +105,7 @@ class _Page(Collector):
         yield from _process(self._snapshot)
         yield from _outbox(self._snapshot)
         yield from _shipping(self._snapshot.shipper)
+        yield from broker_metrics(self._snapshot.brokers, self._snapshot.now)
 
 
 def _process(snapshot: Snapshot) -> Iterator[Metric]:

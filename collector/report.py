@@ -42,6 +42,7 @@ class Reporter:
         self._config, self._store, self._capture = config, store, capture
         self._alerts, self._shipper, self._now = alerts, shipper, now
         self._brokers = brokers
+        self._silent: set[str] = set()
         self._started_at = now()
         self._boot = secrets.token_hex(8)
         self._seq = 0
@@ -109,6 +110,7 @@ class Reporter:
             disk_free_bytes=shutil.disk_usage(self._config.data_folder).free,
             counters=self._counters(),
             instances=self._instances(),
+            brokers=tuple(broker.report() for broker in self._brokers),
         )
 
     async def metrics(self) -> bytes:
@@ -121,6 +123,8 @@ class Reporter:
                 stats=stats,
                 oldest_age_s=self._age_s(stats.oldest_at),
                 shipper=self._shipper(),
+                brokers=self._brokers,
+                now=self._now(),
                 alerts=[str(alert["alert"]) for alert in self._alerts.active()],
             )
         )
@@ -130,6 +134,7 @@ class Reporter:
         stats = await self._store.stats()
         self._watch_backlog(stats)
         self._watch_room(stats)
+        self._watch_channels()
         if stats.dead:
             self._alerts.raise_("outbox.dead", detail=f"{stats.dead}: zaplake collector dead list")
         else:
@@ -141,6 +146,20 @@ class Reporter:
             self._alerts.raise_("outbox.backlog", detail=f"{stats.waiting} records wait")
         elif stats.waiting < limit // 2:
             self._alerts.resolve("outbox.backlog")
+
+    def _watch_channels(self) -> None:
+        """A RabbitMQ that is away has an alert of its own."""
+        away = {broker.gateway for broker in self._brokers if not broker.consuming}
+        told = {
+            f"{gateway}/{instance} {channel}": f"{missed} came by the other door since the last one"
+            for (gateway, instance), channel, missed in self._capture.silence.silent(self._now())
+            if channel != "rabbitmq" or gateway not in away
+        }
+        for subject, detail in told.items():
+            self._alerts.raise_("channel.silent", subject, detail)
+        for subject in self._silent - told.keys():
+            self._alerts.resolve("channel.silent", subject)
+        self._silent = set(told)
 
     def _watch_room(self, stats: StoreStats) -> None:
         if stats.salvaged:

@@ -50,6 +50,17 @@ class InstanceState(msgspec.Struct, frozen=True, kw_only=True):
     last_event_at: str | None = None
 
 
+class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
+    """The RabbitMQ door of one gateway: whether it takes messages, and what waits there in our queues."""
+
+    gateway: str
+    consuming: bool
+    trouble: str | None = None
+    waiting: int | None = None
+    dead: int | None = None
+    last_message_at: str | None = None
+
+
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """The request. ``boot`` is new at each start, ``seq`` grows within it; ``epoch`` is the outbox file's."""
 
@@ -68,6 +79,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     fsync_s: float | None = None
     counters: tuple[Counter, ...] = ()
     instances: tuple[InstanceState, ...] = ()
+    brokers: tuple[BrokerState, ...] = ()
 
 
 class ScopeEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ STEPS: Final[Mapping[str, str]] = {
     "amqp.refused": "delete the queue that it names when it is empty, or grant the rights it names",
     "amqp.mute": "it connects anew by itself; if it lasts, look at the broker's own alarms",
     "amqp.dlq": "look at the queue it names in RabbitMQ; its header says the reason; purge it when done",
+    "channel.silent": "zaplake gateway check; does the instance still publish to RabbitMQ, and which events?",
     "instance.unknown": "add it to `instances` of its gateway, or to [accounts]",
     "instances.too_many": "raise collector.limits.instances_max, or find out who invents instance names",
     "scope.changed": _ACCOUNTS,

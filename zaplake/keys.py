@@ -100,6 +100,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.amqp_disconnected_alert_s": "Seconds without RabbitMQ until `amqp.disconnected`.",
     "collector.limits.amqp_watch_s": "Seconds between two looks at our queue.",
     "collector.limits.amqp_mute_s": "Seconds that messages may wait while none comes until `amqp.mute`.",
+    "collector.limits.channel_silent_s": (
+        "Seconds without an event by one door while the other brings some until `channel.silent`."
+    ),
 }
 
 NO_KEYS: Final = frozenset({"ingest.limits.dsn", "ingest.limits.secrets", "ingest.limits.metrics_open"})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from collector.amqp_state import AmqpState
 from collector.metrics import INSTANCES_LABELLED_MAX, CollectorMetrics, Snapshot
 from contracts.configured import CaptureFilter, CapturePolicy
 from outbox.store import StoreStats
@@ -16,6 +18,7 @@ from tests.collector.scripted import Reply, ScriptedBackend
 from tests.support.metrics import documented, families, value
 
 PREFIX = "zaplake_collector_"
+AMQP = f"{PREFIX}amqp_"
 
 
 @pytest.fixture
@@ -75,7 +78,22 @@ async def test_the_documented_metrics_are_the_registry(backend: ScriptedBackend,
         await collector.post("/gateways/evolution/loja-sp", message(1))
         await collector.post("/gateways/nobody/x", b"{}")
         page = (await collector.client.get("/metrics")).text
-    assert families(page) == documented(PREFIX)
+    without_labels = {name for name, _, labels in families(page) if name.startswith(AMQP) and not labels}
+    with_labels = {family for family in families(page) if not family[0].startswith(AMQP)}
+    with_labels |= {
+        family for family in families(metrics_page(CollectorMetrics())) if family[0].startswith(AMQP)
+    }
+    assert with_labels == documented(PREFIX)
+    assert without_labels == {name for name, _, _ in documented(AMQP)}, "there without a broker too"
+
+
+async def test_a_brokers_door_is_told_as_it_is() -> None:
+    page = metrics_page(CollectorMetrics())
+    assert value(page, f"{AMQP}messages_total", gateway="evolution", outcome="received") == 5
+    assert value(page, f"{AMQP}messages_total", gateway="evolution", outcome="acked") == 3
+    assert value(page, f"{AMQP}consuming") == 1
+    assert value(page, f"{AMQP}queue_messages") == 7
+    assert value(page, f"{AMQP}last_message_age_seconds") == 60
 
 
 def test_names_above_the_maximum_are_counted_as_other() -> None:
@@ -113,8 +131,30 @@ def metrics_page(metrics: CollectorMetrics) -> str:
         file_bytes=0,
         wal_bytes=0,
     )
+    now = datetime.now(UTC)
+    broker = AmqpState(
+        gateway="evolution",
+        address="amqp://broker.example",
+        queue="ours",
+        consuming=True,
+        received=5,
+        acked=3,
+        waiting=7,
+        consumers=1,
+        dead=0,
+        last_message_at=now - timedelta(minutes=1),
+    )
     return metrics.page(
-        Snapshot(version="1", uptime_s=0.0, stats=nothing, oldest_age_s=None, shipper=None, alerts=())
+        Snapshot(
+            version="1",
+            uptime_s=0.0,
+            stats=nothing,
+            oldest_age_s=None,
+            shipper=None,
+            brokers=[broker],
+            now=now,
+            alerts=(),
+        )
     ).decode()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from collector import daemon
 from collector.amqp_config import DLQ, RETURNED
 from contracts import translation
 from contracts.events import Reading
@@ -53,6 +54,20 @@ async def counted(collector: Running, **wanted: int) -> None:
         return {name: totals.get(name, 0) for name in wanted} == wanted
 
     await eventually(there, f"totals of {wanted}")
+
+
+async def raised(collector: Running, alert: str) -> None:
+    async def there() -> bool:
+        return alert in await collector.alerts()
+
+    await eventually(there, f"{alert} lasts")
+
+
+async def over(collector: Running, alert: str) -> None:
+    async def gone() -> bool:
+        return alert not in await collector.alerts()
+
+    await eventually(gone, f"{alert} is over")
 
 
 async def test_a_message_is_a_row_and_then_acknowledged(tmp_path: Path, rabbit: Rabbit) -> None:
@@ -312,3 +327,21 @@ async def test_stopping_ends_the_consumer_and_leaves_the_rest_in_the_queue(
         while await rabbit.waiting(rabbit.queue) != 1:
             await asyncio.sleep(0.01)
     assert await rabbit.waiting(rabbit.queue + RETURNED) == 0
+
+
+async def test_one_door_that_falls_silent_is_told(
+    tmp_path: Path, rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "HOUSEKEEPING_S", 0.05)
+    config = collector_config(
+        tmp_path, NO_BACKEND, amqp=(rabbit.config(),), limits=limits(channel_silent_s=0.001)
+    )
+    async with running(config) as collector:
+        await consuming(collector)
+        for number in range(10):
+            body = message(number, rabbit.instance)
+            assert (await collector.post("/gateways/evolution", body)).status_code == 200
+        await raised(collector, "channel.silent")
+        await rabbit.publish(message(1, rabbit.instance))
+        await counted(collector, duplicate=1)
+        await over(collector, "channel.silent")

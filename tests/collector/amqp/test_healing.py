@@ -14,26 +14,21 @@ from collector.amqp_broker import Delivery, Link, Look, connected
 from collector.amqp_config import DLQ, RETURNED
 from collector.amqp_watch import MuteGuard
 from tests.collector.amqp.playing import Rabbit
-from tests.collector.amqp.test_door import NO_BACKEND, broker_of, consuming, counted, reaches, settled
-from tests.collector.running import Running, collector_config, eventually, limits, message, running
+from tests.collector.amqp.test_door import (
+    NO_BACKEND,
+    broker_of,
+    consuming,
+    counted,
+    over,
+    raised,
+    reaches,
+    settled,
+)
+from tests.collector.running import collector_config, limits, message, running
 from tests.support.rabbitmq import Broker
 from tests.support.relay import Relay, relay_to
 
 QUICK = limits(amqp_watch_s=0.05, amqp_reconnect_s_max=0.5, amqp_disconnected_alert_s=0.1)
-
-
-async def raised(collector: Running, alert: str) -> None:
-    async def there() -> bool:
-        return alert in await collector.alerts()
-
-    await eventually(there, f"{alert} lasts")
-
-
-async def over(collector: Running, alert: str) -> None:
-    async def gone() -> bool:
-        return alert not in await collector.alerts()
-
-    await eventually(gone, f"{alert} is over")
 
 
 async def test_a_broker_that_was_away_loses_nothing_that_it_had(
