@@ -15,7 +15,7 @@ from ingest import partitions, statements
 from ingest.calm import CalmConnection
 from ingest.config import IngestConfig
 from ingest.row import UnavailableError
-from ingest.watch import Alert, Beat, due_alerts, judged
+from ingest.watch import Alert, Beat, due_alerts, has_faded, judged
 
 log: Final = structlog.get_logger("ingest")
 
@@ -23,7 +23,7 @@ READY_S_MAX: Final = 3.0
 """A database that needs longer for a ping is not ready."""
 SCOPES_MAX: Final = 50_000
 COLLECTORS_MAX: Final = 10_000
-SCOPE_CHANGES_MAX: Final = 1000
+NOTES_MAX: Final = 1000
 
 OnAlert: TypeAlias = Callable[[str, str, str, str], None]
 """Takes what, alert, subject and detail; must return at once and never raise."""
@@ -41,13 +41,16 @@ class LakeDesk:
         """``on_alert`` is told of what this process's rounds raised, repeated and resolved."""
         self._config, self._on_alert = config, on_alert
         self._calm = CalmConnection(config, name="zaplake-ingest-desk")
-        self._scope_changes: set[tuple[str, str]] = set()
+        self._notes: dict[tuple[str, str], Alert] = {}
         self.open = True
 
     def scope_changed(self, gateway: str, instance: str) -> None:
         """Note that an instance came with another scope than the one it keeps; the watch raises the alert."""
-        if len(self._scope_changes) < SCOPE_CHANGES_MAX:
-            self._scope_changes.add((gateway, instance))
+        self._note(Alert(name="scope.changed", subject=f"{gateway}/{instance}"))
+
+    def token_refused(self, gateway: str) -> None:
+        """Note that a gateway came without a known token; the watch raises the alert."""
+        self._note(Alert(name="direct.token", subject=gateway))
 
     async def keep_heartbeat(self, beat: Heartbeat, report: bytes) -> HeartbeatAnswer:
         """Store a heartbeat; returns the scope table. Raises UnavailableError."""
@@ -112,21 +115,24 @@ class LakeDesk:
 
     async def _look_for_alerts(self, connection: asyncpg.Connection[Any]) -> None:
         """Another process that is at it makes this one skip the round."""
-        changed = frozenset(self._scope_changes)
+        noted = dict(self._notes)
         async with connection.transaction():
             if not await connection.fetchval(statements.WATCH_LOCK):
                 return
             beats = [_beat(row) for row in await connection.fetch(statements.LAST_BEATS, COLLECTORS_MAX)]
             now = await connection.fetchval(statements.NOW)
-            changes = [
-                Alert(name="scope.changed", subject=f"{gateway}/{instance}") for gateway, instance in changed
-            ]
-            due = due_alerts(beats, self._config, now) + changes
+            due = [*due_alerts(beats, self._config, now), *noted.values()]
             told = await self._settle(connection, due, beats)
-        self._scope_changes -= changed
+        for key in noted:
+            self._notes.pop(key, None)
         for happening, alert, subject, detail in told:  # committed: no other process tells it too
             log.warning(f"alert.{happening}", alert=alert, subject=subject)
             self._on_alert(happening, alert, subject, detail)
+
+    def _note(self, alert: Alert) -> None:
+        """At most a thousand different ones until the next round."""
+        if len(self._notes) < NOTES_MAX:
+            self._notes[alert.name, alert.subject] = alert
 
     async def _settle(
         self, connection: asyncpg.Connection[Any], due: list[Alert], beats: list[Beat]
@@ -138,8 +144,9 @@ class LakeDesk:
         standing = {(alert.name, alert.subject): alert.words() for alert in due}
         over = [
             (name, subject)
-            for name, subject in await connection.fetch(statements.OPEN_ALERTS)
-            if (name, subject) not in standing and judged(name, subject, beats, self._config)
+            for name, subject, quiet_s in await connection.fetch(statements.OPEN_ALERTS)
+            if (name, subject) not in standing
+            and (judged(name, subject, beats, self._config) or has_faded(name, quiet_s, self._config))
         ]
         resolved = await connection.fetch(
             statements.RESOLVE_ALERTS, [name for name, _ in over], [subject for _, subject in over]

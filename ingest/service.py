@@ -77,7 +77,7 @@ def _direct_door(
     tokens = TokenBook(calm, known_s_max=config.token_known_s_max, pause_s=config.token_look_pause_s)
     return DirectDoor(
         config,
-        gate=Gate(config, direct.gateways, tokens),
+        gate=Gate(config, direct.gateways, tokens, desk.token_refused),
         taker=Taker(config, direct, writer=writer, scopes=scopes, metrics=metrics),
         writer=writer,
         budget=doors.budget,

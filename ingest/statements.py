@@ -125,7 +125,10 @@ UPDATE lake.alerts a
 RETURNING a.name, a.subject
 """
 
-OPEN_ALERTS: Final = "SELECT name, subject FROM lake.alerts WHERE resolved_at IS NULL"
+OPEN_ALERTS: Final = """
+SELECT name, subject, extract(epoch FROM now() - repeated_at)::float8 AS quiet_s
+  FROM lake.alerts WHERE resolved_at IS NULL
+"""
 
 RESOLVE_ALERTS: Final = """
 UPDATE lake.alerts a SET resolved_at = now()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from contracts.heartbeat import OPEN_STATES, Heartbeat, InstanceState
 from contracts.times import as_datetime
 from ingest.config import MIB, IngestConfig
 
 SILENT, BACKLOG, DISK = "collector.silent", "collector.backlog", "collector.disk"
+FADING: Final = frozenset({"direct.token"})
+"""Alerts of things that happen and that nothing calls over: they end when they were not repeated for long."""
 DISCONNECTED, INSTANCE_SILENT = "instance.disconnected", "instance.silent"
 
 
@@ -59,6 +62,11 @@ def judged(name: str, subject: str, beats: Sequence[Beat], config: IngestConfig)
         return False
     collector = subject if name in (SILENT, BACKLOG, DISK) else subject.split("/", 1)[0]
     return any(beat.name == collector and beat.age_s <= config.silent_after_s for beat in beats)
+
+
+def has_faded(name: str, quiet_s: float, config: IngestConfig) -> bool:
+    """Whether nothing more has come: what lasts is repeated every ``alert_repeat_s``."""
+    return name in FADING and quiet_s > 2 * config.alert_repeat_s
 
 
 def _backlog(beat: Beat, config: IngestConfig) -> Iterator[Alert]:

@@ -35,6 +35,7 @@ STEPS: Final[Mapping[str, str]] = {
     "instance.unknown": "add it to `instances` of its gateway, or to [accounts]",
     "instances.too_many": "raise collector.limits.instances_max, or find out who invents instance names",
     "scope.changed": _ACCOUNTS,
+    "direct.token": "give it a token: zaplake gateway token create; or repair its URL (docs/operations.md)",
     "collector.silent": "is its machine up, and its way to the backend? zaplake doctor there",
     "collector.backlog": "zaplake collector status there",
     "collector.disk": "free the disk of its data folder",

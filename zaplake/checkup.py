@@ -14,6 +14,7 @@ from alembic.script import ScriptDirectory
 
 from collector.control import NotRunning, ask
 from collector.verbs import Document, VerbError, unheard
+from ingest.direct.statements import COUNT_LIVE_GRANTS
 from zaplake import backend_checks, statements
 from zaplake.alert_steps import STEPS
 from zaplake.connecting import check as check_gateway
@@ -92,7 +93,10 @@ async def _postgres(settings: Settings) -> AsyncIterator[Finding]:
             return
         try:
             yield await _version(connection, name)
-            yield await _schema(connection)
+            schema = await _schema(connection)
+            yield schema
+            if schema.is_well and (tokens := await connection.fetchval(COUNT_LIVE_GRANTS)):
+                yield Finding(what=f"direct door: {tokens} gateway token{'s' if tokens > 1 else ''}")
         finally:
             await connection.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from ingest.direct.tokens import looks_like_token, read_token
 from ingest.problems import NOT_FOUND, RATE_LIMITED, UNKNOWN_TOKEN, ProblemError
 
 TOKEN_HEADER: Final = b"x-gateway-token"
+UNKNOWN: Final = "unknown"
 TOLD_AGAIN_S: Final = 60.0
 """A refusal is logged once in this time for each gateway."""
 _BEARER: Final = b"bearer "
@@ -51,8 +52,15 @@ class Configured(msgspec.Struct, frozen=True, kw_only=True):
 class Gate:
     """Decides before the body is read; what was presented is never logged."""
 
-    def __init__(self, config: IngestConfig, gateways: Sequence[GatewayConfig], tokens: TokenBook) -> None:
-        self._tokens = tokens
+    def __init__(
+        self,
+        config: IngestConfig,
+        gateways: Sequence[GatewayConfig],
+        tokens: TokenBook,
+        on_refused: Callable[[str], None],
+    ) -> None:
+        """``on_refused`` takes the gateway's name, or "unknown" for one that nobody has."""
+        self._tokens, self._on_refused = tokens, on_refused
         self._configured = {
             gateway.name: Configured(gateway=gateway, credentials=Credentials(gateway))
             for gateway in gateways
@@ -101,8 +109,9 @@ class Gate:
         )
 
     def refused(self, source: str) -> ProblemError:
-        """The answer to a missing or wrong token; a name is logged only when it is a gateway's."""
-        name = source if self.family_of(source) is not None else ""
+        """The answer to a missing or wrong token; a name is told only when it is a gateway's."""
+        name = source if self.family_of(source) is not None else UNKNOWN
+        self._on_refused(name)
         now = time.monotonic()
         if now - self._told_at.get(name, float("-inf")) > TOLD_AGAIN_S:
             self._told_at[name] = now

@@ -157,6 +157,22 @@ async def test_a_new_token_works_at_once_and_a_revoked_one_soon_no_more(dsn: str
             assert (answer.status_code, answer.json()["type"]) == (status, UNKNOWN)
 
 
+async def test_a_refusal_is_an_alert_that_ends_when_nothing_more_comes(dsn: str) -> None:
+    async with backend(dsn, alert_repeat_s=3600, **EASY) as b:
+        bot = await direct_to(b, "bot", "baileys")
+        query = "SELECT name, subject, resolved_at IS NULL AS open FROM lake.alerts ORDER BY subject"
+        for _ in range(3):
+            await bot.post(MESSAGE, **{"X-Gateway-Token": "wrong"})
+            await b.client.post("/api/gateways/nobody", content=MESSAGE)
+            await b.service.desk.look_once()
+        standing = [{"name": "direct.token", "subject": name, "open": True} for name in ("bot", "unknown")]
+        assert await b.fetch(query) == standing
+        await b.fetch("UPDATE lake.alerts SET repeated_at = now() - interval '121 minutes'")
+        await bot.post(MESSAGE, **{"X-Gateway-Token": "wrong"})
+        await b.service.desk.look_once()
+        assert await b.fetch(query) == [standing[0], {**standing[1], "open": False}]
+
+
 async def test_its_last_use_is_kept_to_the_hour(b: Backend) -> None:
     gate = await direct_to(b, "used", "baileys")
     query = "SELECT last_used_at FROM lake.gateway_tokens WHERE id = $1"

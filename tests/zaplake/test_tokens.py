@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 
 import asyncpg
+import httpx
 import pytest
 
 from ingest.direct.tokens import hash_of
 from tests.ingest.backend import backend
 from tests.ingest.gateways import evolution, text
 from tests.zaplake.operating import Operator
+from tests.zaplake.processes import running
 
 
 async def test_a_token_is_made_used_listed_and_revoked(dsn: str, operator: Operator) -> None:
@@ -45,6 +49,51 @@ async def test_a_token_is_made_used_listed_and_revoked(dsn: str, operator: Opera
     assert "no token" in (await operator("gateway", "token", "list", env=env)).out
     (again,) = json.loads((await operator("gateway", "token", "list", "--all", "--json", env=env)).out)
     assert again["revoked_at"] is not None
+
+
+async def test_the_backend_of_the_settings_takes_it_and_never_logs_it(
+    dsn: str, operator: Operator, folder: Path
+) -> None:
+    settings = folder / "zaplake.toml"
+    settings.write_text(
+        """
+        accounts = {"shop/loja" = "conta"}
+        [capture.deny]
+        kinds = ["call"]
+        [[gateways]]
+        name = "shop"
+        family = "evolution"
+        tokens = ["um-segredo-inventado"]
+        """
+    )
+    env = {
+        "DATABASE_URL": dsn,
+        "ZAPLAKE_SIGNING_SECRETS": "a-secret-of-this-test",
+        "ZAPLAKE_CONFIG": str(settings),
+    }
+    env["ZAPLAKE_LOG_LEVEL"] = "debug"
+    log = folder / "serve.log"
+    with running("serve", "--json", "--http-port", 0, log=log, env=env) as serve:
+        url = (await asyncio.to_thread(serve.next_line))["ingest"]
+        said = await operator("gateway", "token", "create", "shop", "--json", env=env)
+        token = json.loads(said.out)["token"]
+        async with httpx.AsyncClient(base_url=f"{url}/api/gateways/shop") as client:
+            message = evolution("messages.upsert", text(1), apikey="um-segredo-inventado")
+            call = evolution("call", {"id": "C1", "status": "offer"})
+            bodies = {message: "stored", call: "counted", b'{"' + token.encode(): "stored"}
+            for body, status in bodies.items():
+                answer = await client.post(f"/{token}/loja", content=body)
+                assert answer.json()["status"] == status, answer.text
+            for wrong in (f"/{token}x/loja", "/um-segredo-inventado"):
+                assert (await client.post(wrong, content=message)).status_code == 503
+        assert "direct door: 1 gateway token\n" in (await operator("doctor", env=env, hidden=[token])).out
+    assert "direct.refused" in log.read_text()
+    assert token not in log.read_text()
+    connection = await asyncpg.connect(dsn)
+    rows = await connection.fetch("SELECT scope, t::text AS told FROM lake.whatsapp_event_logs t")
+    await connection.close()
+    assert {row["scope"] for row in rows} == {"conta"}
+    assert not [row for row in rows if token in row["told"] or "um-segredo-inventado" in row["told"]]
 
 
 async def test_people_are_told_how_to_use_it(dsn: str, operator: Operator) -> None:
