@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from contracts.blob_upload import PART_BYTES_MAX
 from contracts.envelope import BODY_BYTES_MAX
 
 MIB: Final = 1024 * 1024
+DAY_S: Final = 86_400.0
 CANCEL_S: Final = 2.0
 """How much longer than the server's statement timeout a client waits before it gives the commit up."""
 
@@ -65,6 +68,17 @@ class IngestConfig:
     drain_s_max: float = 10.0
     """How long a stop waits for requests and commits that run."""
 
+    blob_folder: Path | None = None
+    """Where blobs come in, and where they stay without a bucket; None: this backend takes none."""
+    blob_store_url: str = ""
+    """The bucket that they go to; empty: the folder."""
+    blob_bytes_max: int = 512 * MIB
+    """One blob; above it 413."""
+    blob_spool_bytes_max: int = 2048 * MIB
+    """All blobs that are coming in together; above it 503."""
+    blob_grace_s: float = 30 * DAY_S
+    """How long a blob without an event is kept: longer than any outage of a collector."""
+
     watch_every_s: float = 10.0
     """Period of the alert and partition task; 0 switches it off."""
     silent_after_s: float = 90.0
@@ -98,6 +112,7 @@ class IngestConfig:
             "rate_senders_max",
             "token_guesses_burst",
             "direct_threads_max",
+            "blob_bytes_max",
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
@@ -116,5 +131,13 @@ class IngestConfig:
             raise ConfigError(
                 "queue_rows_max is below batch_lines_max: the largest batch could never be taken"
             )
+        if self.blob_spool_bytes_max < self.blob_bytes_max:
+            raise ConfigError(
+                "blob_spool_bytes_max is below blob_bytes_max: the largest blob could never come in"
+            )
+        if self.blob_folder is not None and self.bodies_bytes_max < PART_BYTES_MAX:
+            raise ConfigError(f"bodies_bytes_max is below {PART_BYTES_MAX}: no part of a blob could be taken")
+        if self.blob_grace_s < DAY_S:
+            raise ConfigError("blob_grace_s is below a day: blobs would go before their events came")
         if self.rate_events_per_s is not None and self.rate_events_per_s <= 0:
             raise ConfigError("rate_events_per_s must be above 0, or unset")

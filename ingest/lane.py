@@ -11,6 +11,9 @@ from typing import Any, Final
 import asyncpg
 import structlog
 
+from contracts.blobs import BlobRef
+from ingest.blob_statements import REFER
+from ingest.columns import columns_of
 from ingest.config import CANCEL_S, IngestConfig
 from ingest.row import Committed, Row, RowRefusedError, UnavailableError
 from ingest.statements import COUNT_COPIES, INSERT_EVENTS, KEEP_SCOPES
@@ -33,7 +36,6 @@ _REFUSED_CLASSES: Final = frozenset({"22", "23", "54"})
 """Data exception, integrity violation, program limit exceeded (hazard B86): the row's own fault."""
 _REFUSED_STATES: Final = frozenset({"P0001", "0A000"})
 """Raised by a trigger; feature not supported (such as an escape that jsonb cannot hold)."""
-_ARRAY_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"'})
 
 
 async def connect(config: IngestConfig, *, name: str) -> asyncpg.Connection[Any]:
@@ -108,7 +110,7 @@ class Lane:
         self._known: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     async def commit(self, rows: Sequence[Row]) -> list[Committed]:
-        """See ``ingest.row.CommitBatch``: one statement is one transaction, it returns after COMMIT."""
+        """See ``ingest.row.CommitBatch``: one transaction, mostly one statement; it returns after COMMIT."""
         connection = await self._connected()
         try:
             return await self._commit(connection, rows)
@@ -159,7 +161,12 @@ class Lane:
         firsts: dict[str, Row] = {}
         for row in rows:
             firsts.setdefault(row.event_id, row)
-        stored = await connection.fetch(INSERT_EVENTS, *_columns(list(firsts.values())))
+        refs = [(row.event_id, ref) for row in rows if row.blobs for ref in row.blobs]
+        columns = columns_of(list(firsts.values()))
+        if refs:
+            stored = await self._insert_with_refs(connection, columns, refs)
+        else:
+            stored = await connection.fetch(INSERT_EVENTS, *columns)
         if len(stored) == len(rows):
             fates = [Committed.STORED] * len(rows)
         else:
@@ -174,6 +181,20 @@ class Lane:
             await self._count_copies(connection, copies)
         await self._keep_scopes(connection, rows)
         return fates
+
+    async def _insert_with_refs(
+        self, connection: asyncpg.Connection[Any], columns: list[Any], refs: Sequence[tuple[str, BlobRef]]
+    ) -> list[asyncpg.Record]:
+        """Events and their blobs in one transaction; copies too, since another body may have others."""
+        async with connection.transaction():
+            stored: list[asyncpg.Record] = await connection.fetch(INSERT_EVENTS, *columns)
+            await connection.execute(
+                REFER,
+                [event_id for event_id, _ in refs],
+                [ref.sha256 for _, ref in refs],
+                [ref.lost for _, ref in refs],
+            )
+        return stored
 
     async def _count_copies(self, connection: asyncpg.Connection[Any], copies: Sequence[Row]) -> None:
         """Counted before they are answered; a sender that gets no answer sends, and is counted, again."""
@@ -223,57 +244,3 @@ def _is_rows_fault(error: asyncpg.PostgresError, state: str) -> bool:
     if isinstance(error, asyncpg.CheckViolationError) and error.table_name and not error.constraint_name:
         return False  # no partition for the row: somebody detached one too many
     return state[:2] in _REFUSED_CLASSES or state in _REFUSED_STATES
-
-
-def _columns(rows: Sequence[Row]) -> list[Any]:
-    """The insert's parameters. A column without any value is one NULL: unnest fills it up for less.
-
-    Columns of text travel as one literal each: the driver asks every item of an array what it is, twice.
-    """
-    columns: list[Any] = [
-        None if column[0] is None and column.count(None) == len(rows) else column
-        for column in zip(*rows, strict=True)
-    ]
-    for place in _ARRAY_COLUMNS:
-        if columns[place] is not None:
-            columns[place] = [None if value is None else _literal(value) for value in columns[place]]
-    for place in _LITERAL_COLUMNS:
-        if columns[place] is not None:
-            columns[place] = _literal(columns[place])
-    return columns
-
-
-def _literal(items: Sequence[str | None]) -> str:
-    """The text form of an array of text; unnest would flatten arrays of arrays."""
-    texts = [item for item in items if item is not None]
-    if len(texts) == len(items):
-        plain = '","'.join(texts)
-        if items and "\\" not in plain and plain.count('"') == 2 * (len(items) - 1):
-            return '{"' + plain + '"}'
-    return "{" + ",".join("NULL" if item is None else _quoted(item) for item in items) + "}"
-
-
-def _quoted(item: str) -> str:
-    return '"' + item.translate(_ARRAY_ESCAPES) + '"'
-
-
-_ARRAY_COLUMNS: Final = tuple(Row._fields.index(name) for name in ("flags", "sanitized", "redacted"))
-_LITERAL_COLUMNS: Final = tuple(
-    Row._fields.index(name)
-    for name in (
-        "event_id",
-        "type",
-        "chat_jid",
-        "gateway",
-        "instance",
-        "scope",
-        "channel",
-        "kind",
-        "occurred_from",
-        "flags",
-        "reader_error",
-        "sanitized",
-        "redacted",
-        "collector",
-    )
-)

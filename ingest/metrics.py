@@ -63,6 +63,11 @@ class IngestMetrics:
         self._body_bytes = Gauge(
             "zaplake_ingest_body_bytes", "Bodies in flight, until they are committed", registry=registry
         )
+        blobs = Counter(
+            "zaplake_ingest_blobs", "Blobs by what became of them", ("outcome",), registry=registry
+        )
+        self._blobs = {fate: blobs.labels(fate.value) for fate in Committed}
+        self._blob_bytes = Counter("zaplake_ingest_blob_bytes", "Bytes of blobs stored", registry=registry)
         self._ages = _HeartbeatAges()
         registry.register(self._ages)
 
@@ -95,6 +100,12 @@ class IngestMetrics:
             return fates
 
         return counted
+
+    def blob(self, fate: Committed, size: int) -> None:
+        """Counts one blob that came to its end."""
+        self._blobs[fate].inc()
+        if fate is Committed.STORED:
+            self._blob_bytes.inc(size)
 
     def rejected(self, events: int) -> None:
         """Adds lines of a batch that are no events."""

@@ -8,6 +8,7 @@ from typing import Final
 from asgi.answers import problem
 from asgi.body import BodyError, BodyStalled, BodyTooLarge, BudgetExhausted
 from contracts import envelope
+from contracts.blob_upload import PROBLEM_WRONG_HASH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,13 @@ WRONG_VERIFY_TOKEN: Final = Kind(
 NOT_FOUND: Final = Kind(status=404, urn="urn:zaplake:problem:not-found", title="There is nothing here")
 WRONG_METHOD: Final = Kind(
     status=405, urn="urn:zaplake:problem:wrong-method", title="Only POST is served here"
+)
+WRONG_BLOB_METHOD: Final = Kind(status=405, urn=WRONG_METHOD.urn, title="Only PUT and HEAD are served here")
+BAD_BLOB_RANGE: Final = Kind(
+    status=400, urn="urn:zaplake:problem:bad-range", title="The part does not say where it belongs"
+)
+WRONG_HASH: Final = Kind(
+    status=422, urn=PROBLEM_WRONG_HASH, title="The bytes are not those of the sha256 in the path"
 )
 STALLED: Final = Kind(
     status=408, urn="urn:zaplake:problem:body-stalled", title="The body did not arrive in time"
@@ -86,6 +94,8 @@ class ProblemError(Exception):
         """Retry-After or Allow, where there is one."""
         if self.kind is WRONG_METHOD:
             return [(b"allow", b"POST")]
+        if self.kind is WRONG_BLOB_METHOD:
+            return [(b"allow", b"PUT, HEAD")]
         if self.retry_after_s is None:
             return []
         return [(b"retry-after", str(self.retry_after_s).encode())]

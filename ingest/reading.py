@@ -116,6 +116,7 @@ def _row(
         sanitized,
         incoming.redacted or None,
         collector,
+        None if incoming.blobs is None else tuple(holder.ref for holder in incoming.blobs) or None,
     )
 
 

@@ -10,6 +10,8 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import Raw
 
+from contracts.blobs import BlobRef
+
 
 class Row(NamedTuple):
     """One event, in the order of the insert's parameters. JSON members hold text that jsonb takes."""
@@ -35,6 +37,8 @@ class Row(NamedTuple):
     sanitized: tuple[str, ...] | None
     redacted: tuple[str, ...] | None
     collector: str | None
+    blobs: tuple[BlobRef, ...] | None = None
+    """No parameter of the insert: they go to a table of their own in the same transaction."""
 
 
 class Committed(enum.Enum):

@@ -112,6 +112,30 @@ conflicts = Table(
     comment="The same id with other content: what the second copy said",
 )
 
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("sha256", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("mime", Text),
+    Column("stored_at", _TIME, nullable=False, server_default=_NOW),
+    Column("asked_at", _TIME, nullable=False, server_default=_NOW),
+    Column("condemned_at", _TIME),
+    PrimaryKeyConstraint("sha256", name="blobs_pkey"),
+    comment="A row a blob in the blob store; condemned ones are being removed",
+)
+
+blob_refs = Table(
+    "blob_refs",
+    metadata,
+    Column("event_id", Uuid, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("lost", Text),
+    PrimaryKeyConstraint("event_id", "sha256", name="blob_refs_pkey"),
+    Index("blob_refs_sha256_idx", "sha256"),
+    comment="Which event has which blob; lost says why its collector could not deliver it",
+)
+
 collectors = Table(
     "collectors",
     metadata,

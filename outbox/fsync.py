@@ -21,6 +21,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Make the bytes of a file durable, whoever wrote them. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def fdatasync_s(folder: Path) -> float | None:
     """The median of a few writes of one page, in seconds; None when the folder cannot be written.
 

@@ -17,6 +17,7 @@ from collector.verbs import Document, VerbError, unheard
 from ingest.direct.statements import COUNT_LIVE_GRANTS
 from zaplake import backend_checks, statements
 from zaplake.alert_steps import STEPS
+from zaplake.blob import is_writable
 from zaplake.connecting import check as check_gateway
 from zaplake.database import lake_dsn
 from zaplake.embedded import has_cluster
@@ -47,6 +48,7 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     else:
         async for finding in _postgres(settings):
             yield finding
+        yield await is_writable(settings)
     yield backend
     if backend.is_well:
         yield await backend_checks.can_commit(backend_url)

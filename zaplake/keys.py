@@ -51,6 +51,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "ingest.limits.token_guesses_burst": "Unknown gateway tokens an address may be ahead of that rate.",
     "ingest.limits.direct_threads_max": "Heavy bodies of the direct door that are read at once.",
     "ingest.limits.drain_s_max": "Seconds that running requests get when the backend stops.",
+    "ingest.limits.blob_bytes_max": "Largest blob; above it 413.",
+    "ingest.limits.blob_spool_bytes_max": "Bytes of all blobs that are coming in; above it 503.",
+    "ingest.limits.blob_grace_s": (
+        "Seconds until a blob that no event has is removed; above any outage of a collector, at least a day."
+    ),
     "ingest.limits.watch_every_s": "Seconds between two looks for alerts and due partitions; 0 is never.",
     "ingest.limits.silent_after_s": "Seconds without a heartbeat until `collector.silent`.",
     "ingest.limits.backlog_records": "Waiting records until `collector.backlog`.",
@@ -105,8 +110,10 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
 }
 
-NO_KEYS: Final = frozenset({"ingest.limits.dsn", "ingest.limits.secrets", "ingest.limits.metrics_open"})
-"""Set by database_url, signing_secrets and ingest.metrics_open."""
+NO_KEYS: Final = frozenset(
+    f"ingest.limits.{name}" for name in ("dsn", "secrets", "metrics_open", "blob_folder", "blob_store_url")
+)
+"""Set by database_url, signing_secrets, data_dir and two keys of ingest."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,13 @@ class IngestSettings:
     metrics_open: Annotated[
         bool, Meta(description="Serve `/metrics` to all who reach the backend, not only to this machine.")
     ] = False
+    blob_store_url: Annotated[
+        str,
+        Meta(
+            description="Bucket for images and the like (`s3://…`, `gs://…`, `az://…`; credentials from "
+            "`AWS_…` and so on); empty: the folder `blobs` of the data folder."
+        ),
+    ] = ""
     alerts: AlertSettings = field(default_factory=AlertSettings)
     limits: IngestConfig = NO_DSN
 

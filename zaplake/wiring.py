@@ -9,6 +9,7 @@ from pathlib import Path
 from collector.amqp_config import AmqpConfig
 from collector.config import CollectorConfig
 from contracts.configured import ConfigError, GatewayConfig, cut_values, default_gateways
+from ingest.config import ConfigError as IngestConfigError
 from ingest.config import IngestConfig
 from ingest.direct.config import DirectConfig
 from zaplake.secret import Secret, kept_secret
@@ -16,6 +17,7 @@ from zaplake.settings import AmqpSettings, GatewayAmqpSettings, GatewaySettings,
 from zaplake.trouble import Trouble, UsageTrouble
 
 OUTBOX_FOLDER = "outbox"
+BLOB_FOLDER = "blobs"
 
 
 def signing_secrets(settings: Settings) -> tuple[bytes, ...]:
@@ -31,9 +33,17 @@ def signing_secrets(settings: Settings) -> tuple[bytes, ...]:
 
 def ingest_config(settings: Settings, *, dsn: str, secrets: tuple[bytes, ...]) -> IngestConfig:
     """The backend's configuration."""
-    return dataclasses.replace(
-        settings.ingest.limits, dsn=dsn, secrets=secrets, metrics_open=settings.ingest.metrics_open
-    )
+    try:
+        return dataclasses.replace(
+            settings.ingest.limits,
+            dsn=dsn,
+            secrets=secrets,
+            metrics_open=settings.ingest.metrics_open,
+            blob_folder=blob_folder(settings),
+            blob_store_url=settings.ingest.blob_store_url,
+        )
+    except IngestConfigError as error:
+        raise UsageTrouble(f"settings: ingest.{error}", "see docs/settings.md") from error
 
 
 def collector_config(
@@ -83,6 +93,11 @@ def verbs_config(settings: Settings) -> CollectorConfig:
 def outbox_folder(settings: Settings) -> Path:
     """Where the collector keeps its file: 0700, beside the folder of the embedded Postgres."""
     return settings.data_dir.resolve() / OUTBOX_FOLDER
+
+
+def blob_folder(settings: Settings) -> Path:
+    """Where the backend takes blobs in, and keeps them unless it has a bucket."""
+    return settings.data_dir.resolve() / BLOB_FOLDER
 
 
 def _found_secrets(settings: Settings) -> tuple[bytes, ...]:

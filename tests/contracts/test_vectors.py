@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from contracts.blob_upload import PartRange, signed_text
+from contracts.blobs import blob_event_id
 from contracts.canonical import canonical, canonical_json, content_hash
 from contracts.compact import compact_json
 from contracts.identity import NAMESPACE, event_id
@@ -28,6 +31,7 @@ def _vectors(name: str) -> list[dict[str, Any]]:
 
 
 CANONICAL, IDENTITY, SIGNING = _vectors("canonical"), _vectors("identity"), _vectors("signing")
+BLOBS = _vectors("blobs")
 
 
 def test_thirty_canonical_forms_are_published() -> None:
@@ -66,6 +70,20 @@ def test_a_signing_vector(vector: dict[str, str]) -> None:
     assert verify([secret], vector["event_id"], body, vector["signature"])
 
 
+@pytest.mark.parametrize("vector", BLOBS, ids=lambda vector: vector["name"])
+def test_a_blob_vector(vector: dict[str, str]) -> None:
+    part = base64.b64decode(vector["part_base64"])
+    hashed = "" if vector["method"] == "HEAD" else hashlib.sha256(part).hexdigest()
+    place = PartRange.parse(vector["content_range"])
+    assert (place is None) == (vector["method"] == "HEAD")
+    assert place is None or (str(place), place.size) == (vector["content_range"], len(part))
+    signed = signed_text(
+        vector["method"], vector["sha256"], vector["content_range"], vector["content_type"], hashed
+    )
+    assert blob_event_id(vector["sha256"]) == vector["event_id"]
+    assert sign(vector["secret"].encode(), vector["event_id"], signed) == vector["signature"]
+
+
 @pytest.fixture(scope="module")
 def node() -> str:
     found = shutil.which("node")
@@ -79,13 +97,13 @@ def test_another_language_computes_every_vector(node: str) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.parametrize("name", ["canonical", "identity", "signing"])
+@pytest.mark.parametrize("name", ["canonical", "identity", "signing", "blobs"])
 def test_the_other_language_sees_a_wrong_vector(node: str, name: str, tmp_path: Path) -> None:
     shutil.copytree(CONTRACTS / "vectors", tmp_path / "vectors")
     for data in ("canonical_v1.toml", "stub_types.txt"):
         shutil.copy(CONTRACTS / data, tmp_path)
     published = tmp_path / "vectors" / f"{name}.json"
-    key = {"canonical": "sha256", "identity": "event_id", "signing": "signature"}[name]
+    key = {"canonical": "sha256", "identity": "event_id", "signing": "signature"}.get(name, "signature")
     right = _vectors(name)[-1][key]
     published.write_text(published.read_text().replace(right, right[::-1]))
     checked = subprocess.run([node, CHECKER, tmp_path], capture_output=True, text=True, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,10 @@ def test_an_empty_secret_stops_the_start(secrets: tuple[bytes, ...]) -> None:
         {"rate_senders_max": 0},
         {"commit_s_max": 0.0},
         {"drain_s_max": -1.0},
+        {"blob_bytes_max": 0},
+        {"blob_spool_bytes_max": 9, "blob_bytes_max": 10},
+        {"blob_grace_s": 3_600.0},
+        {"bodies_bytes_max": 1_000_000, "body_bytes_max": 1_000, "blob_folder": Path("blobs")},
     ],
 )
 def test_a_dangerous_pair_of_settings_is_refused(pair: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateSchema
 
 from ingest import statements, tables
-from ingest.lane import _columns
+from ingest.columns import columns_of
 from ingest.partitions import MONTHS_AHEAD, make_ahead
 from ingest.reading import read_event
 from ingest.row import Row
@@ -196,7 +196,7 @@ async def fill(dsn: str) -> None:
 async def test_the_insert_joins_by_hash_and_reads_no_table(dsn: str) -> None:
     await fill(dsn)
     rows = [read_event(event(), event_id=an_id(), collector=None) for _ in range(3)]
-    columns = _columns(rows)
+    columns = columns_of(rows)
     place = Row._fields.index("payload")
     columns[place] = [str(payload, "utf-8") for payload in columns[place]]
     plan = await explain(dsn, statements.INSERT_EVENTS, *columns)

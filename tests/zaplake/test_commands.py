@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 import subprocess
@@ -22,7 +23,8 @@ from zaplake.cli import COMMANDS
 
 SECRET = "a-secret-of-this-test"
 LEAVES = (
-    ("up",), ("serve",), ("collect",), ("db", "upgrade"), ("lake", "sql"), ("doctor",), ("version",),
+    ("up",), ("serve",), ("collect",), ("db", "upgrade"), ("lake", "sql"), ("lake", "blob"), ("doctor",),
+    ("version",),
     ("collector", "status"), ("collector", "load"), ("collector", "dead", "list"),
     ("collector", "dead", "show"), ("collector", "dead", "requeue"), ("collector", "dead", "drop"),
     ("collector", "export"), ("collector", "import"), ("alerts", "test"),
@@ -164,6 +166,32 @@ def test_lake_sql_shows_rows_to_people_and_machines(dsn: str, command: Command) 
 def test_lake_sql_only_reads(statement: str, said: str, dsn: str, command: Command) -> None:
     done = command("lake", "sql", statement, env={"DATABASE_URL": dsn})
     assert (done.code, said in done.err) == (2, True), done.err
+
+
+def test_lake_blob_fetches_what_was_stored_and_compares_it(folder: Path, command: Command) -> None:
+    content = b"picture" * 1_000
+    sha256 = hashlib.sha256(content).hexdigest()
+    kept = folder / "data" / "blobs" / "kept" / sha256[:2] / sha256
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(content)
+    out, other = folder / "picture.jpg", folder / "other.jpg"
+
+    def fetched(name: str, out: Path, data: str = "data") -> Said:
+        return command("lake", "blob", name, "--out", out, "--data-dir", folder / data)
+
+    nowhere = fetched(sha256, out, "nowhere")
+    assert (nowhere.code, "no blobs" in nowhere.err) == (1, True)
+    said = fetched(sha256, out)
+    assert (said.code, out.read_bytes()) == (0, content)
+    assert "7000 bytes, hash right" in said.out
+    assert fetched(sha256, out).code == 2
+    kept.write_bytes(content[::-1])
+    damaged = fetched(sha256, other)
+    assert (damaged.code, "other bytes" in damaged.err) == (1, True)
+    missing = fetched("0" * 64, other)
+    assert (missing.code, "no blob" in missing.err) == (1, True)
+    assert fetched("../etc", other).code == 2
+    assert sorted(path.name for path in folder.iterdir()) == ["data", "picture.jpg"]
 
 
 def test_doctor_finds_that_nothing_runs_and_that_a_port_is_taken(folder: Path, command: Command) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import sys
+from pathlib import Path
 from typing import Annotated, Any, Final, TextIO
 
 import msgspec
@@ -13,6 +14,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from zaplake.blob import fetch
 from zaplake.cli.options import AsJson, Common, settle
 from zaplake.database import lake_dsn
 from zaplake.query import Answer, run
@@ -77,6 +79,37 @@ def sql(
         print(
             f"there are more rows: only the first {rows_max} are shown (--limit N for more)", file=sys.stderr
         )
+    return 0
+
+
+@app.command
+def blob(
+    sha256: str,
+    /,
+    *,
+    out: Annotated[Path, Parameter(name="--out")],
+    common: Common | None = None,
+) -> int:
+    """Fetch the bytes of an image, a voice message or the like, and compare their hash.
+
+    Reads the folder `blobs` of the data folder, or the bucket of ingest.blob_store_url.
+
+    **Examples**
+
+    ```sh
+    zaplake lake sql "select sha256, mime from lake.blob_refs join lake.blobs using (sha256) limit 5"
+    zaplake lake blob 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 --out image.jpg
+    ```
+
+    Parameters
+    ----------
+    sha256
+        The blob's name: 64 hex digits.
+    out
+        A new file.
+    """
+    size = asyncio.run(fetch(settle(common), sha256, out))
+    print(f"{out}: {size} bytes, hash right")
     return 0
 
 

@@ -1,0 +1,48 @@
+"""Every SQL statement about blobs, each with a name and a why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Whoever stores or removes the object of a blob holds this until its commit: the two never overlap.
+LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('lake.blobs ' || $1, 0))"
+TRY_LOCK: Final = "SELECT pg_try_advisory_xact_lock(hashtextextended('lake.blobs ' || $1, 0))"
+
+# A blob that somebody asks for is about to be referred to: its grace begins anew.
+ASK: Final = """
+UPDATE lake.blobs SET asked_at = now() WHERE sha256 = $1 AND condemned_at IS NULL RETURNING bytes
+"""
+LOOK: Final = "SELECT bytes FROM lake.blobs WHERE sha256 = $1 AND condemned_at IS NULL"
+KEEP: Final = """
+INSERT INTO lake.blobs (sha256, bytes, mime) VALUES ($1, $2, $3)
+ON CONFLICT (sha256) DO UPDATE SET asked_at = now(), condemned_at = NULL
+"""
+
+# In the events' own transaction. A blob that is not there is noted too: it may come later, and a row without
+# its blob can be found.
+REFER: Final = """
+INSERT INTO lake.blob_refs (event_id, sha256, lost)
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[]) ORDER BY 1, 2
+ON CONFLICT (event_id, sha256) DO NOTHING
+"""
+
+# The sweep goes through the table in the order of its key, so many rows a round: its cost does not grow.
+PAGE: Final = """
+SELECT sha256, condemned_at IS NOT NULL OR (
+         asked_at < now() - make_interval(secs => $2)
+         AND NOT EXISTS (SELECT 1 FROM lake.blob_refs r WHERE r.sha256 = b.sha256)) AS is_due
+  FROM lake.blobs b WHERE sha256 > $1 ORDER BY sha256 LIMIT $3
+"""
+# First it is said and committed, then the object goes, then the row: a crash between leaves it condemned.
+CONDEMN: Final = """
+UPDATE lake.blobs b SET condemned_at = now()
+ WHERE sha256 = $1 AND (condemned_at IS NOT NULL OR (
+         asked_at < now() - make_interval(secs => $2)
+         AND NOT EXISTS (SELECT 1 FROM lake.blob_refs r WHERE r.sha256 = b.sha256)))
+"""
+REMOVE: Final = """
+DELETE FROM lake.blobs b WHERE sha256 = $1 AND condemned_at IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM lake.blob_refs r WHERE r.sha256 = b.sha256) RETURNING sha256
+"""
+# Somebody referred to it meanwhile.
+PARDON: Final = "UPDATE lake.blobs SET condemned_at = NULL WHERE sha256 = $1"
