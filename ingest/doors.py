@@ -166,11 +166,16 @@ class Doors:
         self._metrics.problem(error.kind)
         await send_answer(send, error.kind.status, error.document(), PROBLEM_JSON, error.headers())
 
-    def _limit(self, scope: Scope, sender: Sender, events: int) -> None:
+    def limit(self, sender: str, events: int) -> None:
+        """Count a sender's events. Raises ProblemError (429) above the configured rate."""
         if self._rates is not None:
-            wait_s = self._rates.wait_s(sender_name(sender, scope), events, time.monotonic())
+            wait_s = self._rates.wait_s(sender, events, time.monotonic())
             if wait_s > 0:
                 raise ProblemError(RATE_LIMITED, retry_after_s=math.ceil(wait_s))
+
+    def _limit(self, scope: Scope, sender: Sender, events: int) -> None:
+        if self._rates is not None:
+            self.limit(sender_name(sender, scope), events)
 
 
 def _read_lines(lines: Sequence[bytes], collector: str | None) -> list[Row | Receipt]:

@@ -102,7 +102,7 @@ def _direct_door(
     return DirectDoor(
         config,
         gate=Gate(config, direct.gateways, tokens, desk.token_refused),
-        taker=Taker(config, direct, writer=writer, scopes=scopes, metrics=metrics),
+        taker=Taker(config, direct, writer=writer, doors=doors, scopes=scopes, metrics=metrics),
         writer=writer,
         budget=doors.budget,
         metrics=metrics,

@@ -78,7 +78,7 @@ def direct_config(settings: Settings, *, secrets: tuple[bytes, ...]) -> DirectCo
             gateways=gateways,
             accounts=_accounts(settings),
             capture=settings.capture,
-            secrets=cut_values(secrets, gateways),
+            secrets=cut_values(secrets, gateways, (amqp.password for amqp in _brokers(settings))),
         )
     except ConfigError as error:
         raise UsageTrouble(f"settings: {error}", "see docs/settings.md") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from contracts.configured import SECRET_CHARS_MIN
 from contracts.scopes import Source
@@ -15,13 +15,12 @@ from ingest.direct.books import ScopeBook
 from ingest.direct.config import DirectConfig
 from ingest.direct.facts import Fact, read_facts, read_rows, scopes_of, told
 from ingest.direct.gate import Admitted
+from ingest.doors import ON_LOOP_BYTES_MAX, Doors
 from ingest.metrics import IngestMetrics
 from ingest.problems import FOREIGN_INSTANCE, REFUSED, ProblemError
 from ingest.row import Refusal
 from ingest.writer import Writer
 
-HEAVY_BYTES: Final = 256 * 1024
-"""A larger body is read in a thread, so that it stops nobody else."""
 _Result = TypeVar("_Result")
 
 
@@ -34,11 +33,12 @@ class Taker:
         direct: DirectConfig,
         *,
         writer: Writer,
+        doors: Doors,
         scopes: ScopeBook,
         metrics: IngestMetrics,
     ) -> None:
         self._direct, self._writer, self._scopes, self._metrics = direct, writer, scopes, metrics
-        self._rows_max = config.batch_lines_max
+        self._doors, self._rows_max = doors, config.batch_lines_max
         self._threads = asyncio.Semaphore(config.direct_threads_max)
 
     async def take(self, arrival: Arrival, admitted: Admitted) -> Mapping[str, int]:
@@ -53,6 +53,7 @@ class Taker:
             raise ProblemError(FOREIGN_INSTANCE)
         counts = Counter(told(translation))
         rows = await self._in_turn(arrival, lambda: list(read_rows(translation)))
+        self._doors.limit(f"gateway:{arrival.gateway.name}", len(rows))
         refusal: Refusal | None = None
         for start in range(0, len(rows), self._rows_max):
             part = rows[start : start + self._rows_max]
@@ -82,7 +83,7 @@ class Taker:
 
     async def _in_turn(self, arrival: Arrival, work: Callable[[], _Result]) -> _Result:
         """A heavy body is worked at in a thread, a few at a time."""
-        if len(arrival.raw) <= HEAVY_BYTES:
+        if len(arrival.raw) <= ON_LOOP_BYTES_MAX:
             return work()
         async with self._threads:
             return await asyncio.to_thread(work)

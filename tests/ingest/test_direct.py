@@ -246,6 +246,20 @@ async def test_a_body_above_the_limit_is_413_and_too_many_bytes_are_503(dsn: str
         assert b.service.doors.budget.bytes_used == 0
 
 
+async def test_a_gateway_above_the_rate_is_429_and_is_let_in_later(dsn: str) -> None:
+    async with backend(dsn, rate_events_per_s=5.0, rate_burst=2) as b:
+        evo = await direct_to(b, "evolution")
+        bodies = [evolution("messages.upsert", text(n)) for n in range(6)]
+        answers = [await evo.post(body) for body in bodies]
+        assert {answer.status_code for answer in answers} == {200, 429}
+        assert all(int(a.headers["retry-after"]) > 0 for a in answers if a.status_code == 429)
+        async with asyncio.timeout(20):
+            for body in bodies:
+                while (await evo.post(body)).status_code != 200:
+                    await asyncio.sleep(0.05)
+        assert await b.count() == 6
+
+
 async def test_heavy_bodies_at_once_are_all_taken(dsn: str) -> None:
     async with backend(dsn, direct_threads_max=1) as b:
         evo = await direct_to(b, "evolution")
