@@ -15,6 +15,7 @@ from typing import Final
 from contracts.binary import field_bytes, object_bytes
 from contracts.canonical_data import ANY_ITEM, Rules, Steps, rules
 from contracts.compact import sorted_json
+from contracts.cuttext import CutText, TextNeeded
 from contracts.jids import bare_jid
 from contracts.jsontext import BigNumber
 from contracts.times import MILLISECONDS_FROM, as_integer
@@ -30,7 +31,9 @@ _EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 
 
 def canonical(kind: str, element: object) -> object:
-    """Return the canonical form of an element of this kind: JSON values of bounded depth, never an error."""
+    """Return the canonical form of an element of this kind: JSON values of bounded depth, never an error
+    for what was sent. Raises TextNeeded when a text that was cut out is content.
+    """
     of_kind = rules(kind)
     return _value(element, "", "", of_kind.paths, of_kind, 0)
 
@@ -114,6 +117,10 @@ def _array(value: list[object], parent: str, name: str, steps: Steps, of_kind: R
 
 
 def _text(value: str, parent: str, name: str, of_kind: Rules) -> object:
+    if isinstance(value, CutText):
+        if name in of_kind.byte_fields:
+            return BYTES_PREFIX + value.sha256
+        raise TextNeeded
     if name in of_kind.byte_fields:
         data = field_bytes(value)
         if data is not None:
@@ -173,5 +180,7 @@ def _deep_hash(value: object) -> str:
             pieces = [piece for member in item for piece in (b",", member)][1:]
             todo += (b"]", *reversed(pieces), b"[")
         else:
+            if isinstance(item, CutText):
+                raise TextNeeded
             digest.update(canonical_json(_scalar(item)))
     return digest.hexdigest()

@@ -85,6 +85,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     fold: Fold = Fold.NONE
     subject: str | None = None
     """What ``fold`` compares, one JSON array as text."""
+    blob: str | None = None
+    """Hex sha256 of bytes of the body that the fact is about and that were cut out of it."""
     members: Mapping[str, bytes] = msgspec.field(default_factory=dict)
     """16-byte hash of every member of the canonical element (snapshot), or ``{"": hash}`` (transition)."""
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from contracts.binary import field_bytes
+from contracts.cuttext import CutText
 from contracts.events import Path
 from contracts.gateways.shape import mapping, member_at, word
 from contracts.wrappers import wrapped
@@ -110,8 +111,15 @@ def message_secrets(message: object) -> tuple[Path, ...]:
 
 def blob_facts(text: str) -> tuple[str | None, int | None]:
     """Return hex sha256 and count of the bytes that a gateway put into a body; None twice for no base64."""
+    if isinstance(text, CutText):
+        return text.sha256, text.bytes_total
     data = _decode_base64(text)
     return (None, None) if data is None else (hashlib.sha256(data).hexdigest(), len(data))
+
+
+def cut_blob(text: str) -> str | None:
+    """Return the hex sha256 of bytes that were cut out of the body; None where the text is still there."""
+    return text.sha256 if isinstance(text, CutText) else None
 
 
 def _decode_base64(text: str) -> bytes | None:

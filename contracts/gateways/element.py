@@ -9,6 +9,7 @@ from contracts.digest import content_digest
 from contracts.events import Event, Part, Path
 from contracts.gateways.content import (
     blob_facts,
+    cut_blob,
     has_content,
     message_secrets,
 )
@@ -173,19 +174,27 @@ def _media(source: Source, key: MessageKey, message: object) -> Iterator[Event]:
     if isinstance(blob, str) and blob:
         blob_hash, blob_bytes = blob_facts(blob)
         media = {"sha256": blob_hash, "bytes": blob_bytes}
-        yield _media_fact(source, key, own.hex() if own else blob_hash, "blob", media)
+        cut = cut_blob(blob)
+        yield _media_fact(source, key, own.hex() if own else blob_hash, "blob", media, blob=cut)
     if isinstance(link, str) and link:
         yield _media_fact(source, key, own.hex() if own else None, "link", {"link": link})
 
 
 def _media_fact(
-    source: Source, key: MessageKey, sha256: str | None, form: str, media: Mapping[str, object]
+    source: Source,
+    key: MessageKey,
+    sha256: str | None,
+    form: str,
+    media: Mapping[str, object],
+    *,
+    blob: str | None = None,
 ) -> Event:
     return source.fact(
         "message.media",
         (key.id, sha256, form),
         chat=key.chat,
         payload={"key": key.as_payload(), "media": media},
+        blob=blob,
     )
 
 

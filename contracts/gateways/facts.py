@@ -61,6 +61,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         subject: str | None = None,
         members: Mapping[str, bytes] | None = None,
         fold: Fold = Fold.NONE,
+        blob: str | None = None,
     ) -> Event:
         """Return an event; ``fold`` is kept only where the collector has to stamp it."""
         occurred_at = as_datetime(time)
@@ -80,6 +81,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
             cuts=cuts,
             fold=Fold.NONE if stamped else fold,
             subject=subject,
+            blob=blob,
             members=members or {},
         )
 

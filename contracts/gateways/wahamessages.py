@@ -7,7 +7,7 @@ from typing import Final
 
 from contracts.digest import content_digest
 from contracts.events import OCCURRENCE, Event, Part, Path
-from contracts.gateways.content import blob_facts
+from contracts.gateways.content import blob_facts, cut_blob
 from contracts.gateways.facts import Source
 from contracts.gateways.keys import (
     MessageKey,
@@ -65,9 +65,9 @@ def read_message(source: Source, message: Mapping[str, object]) -> Iterator[Even
     if key.from_me and (status_rank(status) or 0) >= _SERVER_ACK:
         small: dict[str, object] = {"key": key.as_payload(), "status": status}
         yield _fact(source, message, "message.status", (key.id, status, None), key.chat, small=small)
-    for form, sha256, media in _media(message):
+    for form, sha256, media, cut in _media(message):
         small = {"key": key.as_payload(), "media": media}
-        yield _fact(source, message, "message.media", (key.id, sha256, form), key.chat, small=small)
+        yield _fact(source, message, "message.media", (key.id, sha256, form), key.chat, small=small, blob=cut)
 
 
 def read_waiting(source: Source, message: Mapping[str, object]) -> Iterator[Event]:
@@ -140,6 +140,7 @@ def _fact(
     small: Mapping[str, object] | None = None,
     digest: bytes | None = None,
     flags: tuple[str, ...] = (),
+    blob: str | None = None,
 ) -> Event:
     """A fact at the time that ``told`` gives; the whole payload is its element unless it has a small one."""
     return source.fact(
@@ -152,6 +153,7 @@ def _fact(
         time_from="message",
         digest=digest,
         flags=flags,
+        blob=blob,
     )
 
 
@@ -183,13 +185,15 @@ def _status(element: Mapping[str, object]) -> str:
     return canonical_status(element.get("ackName") if ack is None else ack, "waha")
 
 
-def _media(message: Mapping[str, object]) -> Iterator[tuple[str, str | None, dict[str, object]]]:
-    """What WAHA itself added: (form, sha256 of the bytes, what the small payload says of it)."""
+def _media(
+    message: Mapping[str, object],
+) -> Iterator[tuple[str, str | None, dict[str, object], str | None]]:
+    """What WAHA itself added: (form, sha256 of the bytes, what the small payload says of it, cut out)."""
     media = mapping(message.get("media"))
     about: dict[str, object] = {name: media[name] for name in ("mimetype", "filename") if media.get(name)}
     blob, link = word(media.get("data")), first_word(media.get("url"), message.get("mediaUrl"))
     if blob is not None:
         sha256, count = blob_facts(blob)
-        yield "blob", sha256, {"sha256": sha256, "bytes": count, **about}
+        yield "blob", sha256, {"sha256": sha256, "bytes": count, **about}, cut_blob(blob)
     if link is not None:
-        yield "link", None, {"link": link, **about}
+        yield "link", None, {"link": link, **about}, None
