@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, Protocol
 
 from asgi.types import Receive, Received, Scope
 
@@ -54,83 +54,120 @@ class BodyBudget:
         assert self.bytes_used >= 0, "more bytes given back than taken"
 
 
+class Taker(Protocol):
+    """What the chunks of one body are handed to."""
+
+    async def add(self, chunk: bytes) -> None:
+        """Take the next chunk. A BodyError refuses the body."""
+        ...
+
+    def drop(self) -> None:
+        """Forget what was taken: the body is refused, or will never be complete."""
+        ...
+
+
 async def read_body(scope: Scope, receive: Receive, *, body_bytes_max: int, budget: BodyBudget) -> bytes:
     """The whole body. ``len(body)`` bytes of the budget are taken: the caller gives them back when done.
 
-    Raises BodyTooLarge and BudgetExhausted after the rest was read and dropped (bounded), so that the sender
-    reads an answer and not a reset; BodyStalled; ClientGone. Nothing stays taken when it raises.
+    Raises as `hand_over` does, and BudgetExhausted. Nothing stays taken when it raises.
     """
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientGone
-    body: bytes = message.get("body", b"")
-    if message.get("more_body", False) or len(body) > body_bytes_max:
-        return await _read_rest(scope, receive, message, body_bytes_max, budget)
+    first = await first_chunk(receive)
+    return await read_from(scope, receive, first, body_bytes_max=body_bytes_max, budget=budget)
+
+
+async def read_from(
+    scope: Scope, receive: Receive, first: Received, *, body_bytes_max: int, budget: BodyBudget
+) -> bytes:
+    """The same when the first message is there already."""
+    if not is_whole(first, body_bytes_max):
+        gathering = _Gathering(budget)
+        await hand_over(scope, receive, first, gathering, body_bytes_max=body_bytes_max)
+        return gathering.body()
+    body: bytes = first.get("body", b"")
     budget.take(len(body))
     return body
 
 
+async def first_chunk(receive: Receive) -> Received:
+    """The message with the body's beginning. Raises ClientGone."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    return message
+
+
+def is_whole(first: Received, body_bytes_max: int) -> bool:
+    """True when the first message holds the whole body and that is within the limit."""
+    return not first.get("more_body", False) and len(first.get("body", b"")) <= body_bytes_max
+
+
+async def hand_over(
+    scope: Scope, receive: Receive, first: Received, taker: Taker, *, body_bytes_max: int
+) -> None:
+    """Hand a body over chunk by chunk, beginning with the first message.
+
+    Raises BodyTooLarge, and the BodyError of the taker, after the rest was read and dropped (bounded), so
+    that the sender reads an answer and not a reset; BodyStalled; ClientGone; what else the taker raises. When
+    it raises, the taker was told to drop.
+    """
+    refusal: BodyError | None = BodyTooLarge() if _declared(scope) > body_bytes_max else None
+    size = dropped = 0
+    message = first
+    try:
+        while True:
+            chunk: bytes = message.get("body", b"")
+            size += len(chunk)
+            if refusal is None:
+                refusal = await _add(taker, chunk) if size <= body_bytes_max else BodyTooLarge()
+            if refusal is not None:
+                taker.drop()
+                dropped += len(chunk)
+            if not message.get("more_body", False) or dropped > DRAIN_BYTES_MAX:
+                break
+            message = await _next(receive)
+    except BaseException:
+        taker.drop()
+        raise
+    if refusal is not None:
+        raise refusal
+
+
+async def _add(taker: Taker, chunk: bytes) -> BodyError | None:
+    try:
+        await taker.add(chunk)
+    except BodyError as refusal:
+        return refusal
+    return None
+
+
+async def _next(receive: Receive) -> Received:
+    try:
+        async with asyncio.timeout(IDLE_S_MAX):
+            return await first_chunk(receive)
+    except TimeoutError:
+        raise BodyStalled from None
+
+
 class _Gathering:
-    """The chunks of one body, until it is complete or refused; a refused one is only counted."""
+    """The chunks of one body in memory."""
 
-    def __init__(self, bytes_max: int, budget: BodyBudget) -> None:
-        self._bytes_max, self._budget = bytes_max, budget
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget = budget
         self._chunks: list[bytes] = []
-        self.taken = 0
-        self.dropped = 0
-        self.refusal: BodyError | None = None
+        self._taken = 0
 
-    def add(self, chunk: bytes) -> None:
-        if self.refusal is None:
-            if self.taken + len(chunk) > self._bytes_max:
-                self.refuse(BodyTooLarge())
-            else:
-                try:
-                    self._budget.take(len(chunk))
-                except BudgetExhausted as refusal:
-                    self.refuse(refusal)
-                else:
-                    self.taken += len(chunk)
-                    self._chunks.append(chunk)
-                    return
-        self.dropped += len(chunk)
+    async def add(self, chunk: bytes) -> None:
+        self._budget.take(len(chunk))
+        self._taken += len(chunk)
+        self._chunks.append(chunk)
 
-    def refuse(self, refusal: BodyError) -> None:
-        """Forget what was gathered; the rest will be dropped."""
-        self.refusal = refusal
+    def drop(self) -> None:
         self._chunks.clear()
-        self._budget.give(self.taken)
-        self.taken = 0
+        self._budget.give(self._taken)
+        self._taken = 0
 
     def body(self) -> bytes:
-        if self.refusal is not None:
-            raise self.refusal
         return b"".join(self._chunks)
-
-
-async def _read_rest(
-    scope: Scope, receive: Receive, message: Received, body_bytes_max: int, budget: BodyBudget
-) -> bytes:
-    gathering = _Gathering(body_bytes_max, budget)
-    if _declared(scope) > body_bytes_max:
-        gathering.refuse(BodyTooLarge())
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(IDLE_S_MAX) as deadline:
-            gathering.add(message.get("body", b""))
-            while message.get("more_body", False) and gathering.dropped <= DRAIN_BYTES_MAX:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    gathering.refuse(ClientGone())
-                    break
-                gathering.add(message.get("body", b""))
-                deadline.reschedule(loop.time() + IDLE_S_MAX)
-    except TimeoutError:
-        gathering.refuse(BodyStalled())
-    except asyncio.CancelledError:
-        gathering.refuse(ClientGone())
-        raise
-    return gathering.body()
 
 
 def _declared(scope: Scope) -> int:

@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -19,9 +19,11 @@ from collector.instances import Instances
 from collector.metrics import CollectorMetrics
 from collector.shedding import Shedder
 from collector.silence import Silence
+from collector.spool import Spool, Spooled
 from collector.storm import StormGuard
 from collector.tally import HOURS_KEPT, Tally, hour_of
-from collector.translate import Captured, Translation, translate
+from collector.translate import Captured, Translation
+from collector.translating import Body, Translator
 from contracts.configured import GatewayConfig
 from contracts.scopes import ScopeTable, Source, as_rows, from_rows
 from contracts.translation import Arrival, Counts, Rules
@@ -53,7 +55,6 @@ class Capture:
         limits = config.limits
         self._store, self._config, self._alerts = store, config, alerts
         self._now, self._on_put = now, on_put
-        self._heavy = ThreadPoolExecutor(limits.heavy_threads_max, thread_name_prefix="translate")
         self._keeping = asyncio.Lock()
         self._has_held = False
         self._moved: set[Source] = set()
@@ -66,13 +67,19 @@ class Capture:
         self.shedder = Shedder(store, config.capture.shed, now)
         self.scopes = ScopeTable(mapped=dict(config.accounts))
         self.rules = Rules(policy=config.capture, scope_of=self.scopes.scope_of, secrets=config.cut_values)
+        self.spool = Spool(config.data_folder, limits)
+        self.translator = Translator(limits=limits, rules=self.rules, spool=self.spool)
         self.tally = Tally(rows_max=limits.tally_rows_max)
         self.metrics = CollectorMetrics()
         self.instances = Instances(store, instances_max=limits.instances_max)
         self.silence = silence_of(config)
 
     async def open(self) -> None:
-        """Reads what the store keeps: scopes and states of known instances, the account table last served."""
+        """Reads what the store keeps: scopes and states of known instances, the account table last served.
+
+        Whoever calls it has the store's lock: media of bodies that were never answered are removed.
+        """
+        await asyncio.to_thread(self.spool.empty)
         accounts = await self._store.get_meta(META_ACCOUNTS)
         if accounts is not None:
             self.scopes.mapped = {**from_rows(json.loads(accounts)), **self._config.accounts}
@@ -86,17 +93,22 @@ class Capture:
 
     def close(self) -> None:
         """Ends the threads; running translations are waited for by their callers."""
-        self._heavy.shutdown(wait=False, cancel_futures=True)
+        self.translator.close()
 
     def gateway(self, name: str) -> GatewayConfig | None:
         """The configured gateway of that name."""
         return self._gateways.get(name)
 
-    async def take(self, arrival: Arrival) -> Counter[str]:
-        """One body of a live door. Durable at return; the counts say what became of its facts."""
-        translation = await self._translate(arrival)
-        if translation.captured:
-            await self._put([(await self._without_storm(translation), translation.counted)])
+    async def take(self, arrival: Arrival, spooled: Spooled | None = None) -> Counter[str]:
+        """One body of a live door. Durable at return; the counts say what became of its facts.
+
+        ``spooled`` has what was cut out of it while it was read, and is closed by whoever opened it. Raises
+        BodyTooLarge, and BudgetExhausted, where too much has to stand in the body as text.
+        """
+        with ExitStack() as spools:
+            translation = await self._translate(arrival, spools, spooled)
+            if translation.captured:
+                await self._put([(await self._without_storm(translation), translation.counted)])
         return self._count(arrival, translation)
 
     async def take_each(self, arrivals: Sequence[Arrival]) -> list[Counter[str]]:
@@ -107,8 +119,9 @@ class Capture:
 
     async def take_all(self, arrivals: Sequence[Arrival]) -> Counter[str]:
         """Bodies of a file, in one transaction and without storm collapse. Durable at return."""
-        translations = [await self._translate(arrival) for arrival in arrivals]
-        await self._put([(translation.captured, translation.counted) for translation in translations])
+        with ExitStack() as spools:
+            translations = [await self._translate(arrival, spools) for arrival in arrivals]
+            await self._put([(translation.captured, translation.counted) for translation in translations])
         total: Counter[str] = Counter()
         for arrival, translation in zip(arrivals, translations, strict=True):
             total.update(self._count(arrival, translation))
@@ -136,18 +149,27 @@ class Capture:
         """Forgets counts of hours long gone."""
         self.tally.prune(hour_of(self._now() - timedelta(hours=HOURS_KEPT)))
 
-    async def _translate(self, arrival: Arrival) -> Translation:
-        if len(arrival.raw) > self._config.limits.heavy_body_bytes:
-            loop = asyncio.get_running_loop()
-            translation = await loop.run_in_executor(self._heavy, translate, arrival, self.rules)
+    async def _translate(
+        self, arrival: Arrival, spools: ExitStack, spooled: Spooled | None = None
+    ) -> Translation:
+        """The records of the body; ``spools`` closes the files of what had to be cut out of it here."""
+        if spooled is None:
+            body = await self.translator.cut(arrival, spools)
         else:
-            translation = translate(arrival, self.rules)
+            body = Body(arrival=arrival, spooled=spooled)
+        translation = await self.translator.translate(body)
+        while not await self._has_lasting_scopes(translation):
+            translation = await self.translator.translate(body)
+        return translation
+
+    async def _has_lasting_scopes(self, translation: Translation) -> bool:
+        """Makes scopes of new instances durable; False when one had another meanwhile."""
         for captured in translation.captured:
             if captured.source not in self.scopes.kept:
                 await self._keep(captured.source, captured.scope)
                 if self.scopes.scope_of(captured.source) != captured.scope:
-                    return await self._translate(arrival)
-        return translation
+                    return False
+        return True
 
     async def _keep(self, source: Source, scope: str) -> None:
         """Makes the instance's scope durable before its first event is."""

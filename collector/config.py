@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from collector.alerts import REPEAT_S
 from collector.amqp_config import AmqpConfig
 from contracts.configured import CapturePolicy, GatewayConfig, cut_values, default_gateways, refuse
-from contracts.envelope import BODY_BYTES_MAX
+from contracts.envelope import BODY_BYTES_MAX, WRAP_BYTES_MAX
 from outbox.store import StoreLimits
 
 SHED_FROM_SHARE: Final = 0.8
@@ -25,7 +25,15 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 class Limits:
     """Bounds of everything that could grow."""
 
-    body_bytes_max: int = BODY_BYTES_MAX
+    body_bytes_max: int = BODY_BYTES_MAX - WRAP_BYTES_MAX
+    """Without its media: so much of it is held in memory, and travels in one event."""
+    body_with_media_bytes_max: int = 160 * 1024 * 1024
+    """Evolution sends up to 136 MB."""
+    media_bytes_min: int = 64 * 1024
+    """Base64 of so many bytes where a gateway puts a file is cut out and travels as a blob."""
+    media_count_max: int = 2000
+    """In one body; what is more stays in it."""
+    media_in_flight_bytes_max: int = 512 * 1024 * 1024
     bodies_in_flight_bytes_max: int = 96 * 1024 * 1024
     heavy_body_bytes: int = 256 * 1024
     """Larger bodies are translated in a thread, so that the others are answered meanwhile."""
@@ -58,7 +66,7 @@ class Limits:
     outbox_reserve_bytes: int = 16 * 1024 * 1024
     load_lines_max: int = 200
     load_bytes_max: int = 4 * 1024 * 1024
-    line_bytes_max: int = BODY_BYTES_MAX
+    line_bytes_max: int = BODY_BYTES_MAX - WRAP_BYTES_MAX
     stop_grace_s: float = 10.0
     amqp_batch_bytes_max: int = 4 * 1024 * 1024
     amqp_hold_s_max: float = 300.0
@@ -77,9 +85,22 @@ class Limits:
             "limits.bodies_in_flight_bytes_max: below body_bytes_max, the largest body could never pass",
         )
         refuse(
+            self.body_with_media_bytes_max < self.body_bytes_max,
+            "limits.body_with_media_bytes_max: below body_bytes_max, which a body without media may have",
+        )
+        refuse(
+            self.media_in_flight_bytes_max < self.body_with_media_bytes_max,
+            "limits.media_in_flight_bytes_max: below body_with_media_bytes_max, it could never pass",
+        )
+        refuse(
             self.drain_s <= self.request_timeout_s,
             "limits.drain_s: not above request_timeout_s, a stop would throw away answers on their way",
         )
+
+    @property
+    def media_chars_min(self) -> int:
+        """How long the base64 of ``media_bytes_min`` is."""
+        return -(-self.media_bytes_min // 3) * 4
 
     @property
     def store(self) -> StoreLimits:

@@ -16,20 +16,31 @@ import msgspec
 import structlog
 
 from asgi.answers import JSON, PROBLEM_JSON, problem, send_answer
-from asgi.body import BodyBudget, BodyTooLarge, BudgetExhausted, ClientGone, read_body
 from asgi.body import BodyError as BodyRefused
+from asgi.body import (
+    BodyTooLarge,
+    BudgetExhausted,
+    ClientGone,
+    first_chunk,
+    hand_over,
+    is_whole,
+    read_from,
+)
 from asgi.exposition import METRICS_PATH, METRICS_TYPE
 from asgi.inflate import UnknownEncoding, inflated
 from asgi.peer import asks_from_here, is_loopback
-from asgi.types import Message, Receive, Scope, Send
+from asgi.types import Message, Receive, Received, Scope, Send
 from collector.alerts import Alerts
 from collector.capture import Capture
 from collector.config import CollectorConfig
+from collector.spool import Spooled
 from collector.verbs import Document
+from contracts.base64text import Cut
 from contracts.configured import GatewayConfig
 from contracts.credentials import Credentials
 from contracts.envelope import PROBLEM_TOO_LARGE, PROBLEM_UNAVAILABLE
 from contracts.route import PREFIX, Place, place_in, segments
+from contracts.signing import BodyMacs
 from contracts.translation import Arrival
 from outbox.store import StoreError, StoreFull
 
@@ -79,8 +90,10 @@ class Door:
     ) -> None:
         self._capture, self._alerts, self._now = capture, alerts, now
         self._status, self._metrics, self._metrics_open = status, metrics, config.metrics_open
-        self._limits = config.limits
-        self._budget = BodyBudget(config.limits.bodies_in_flight_bytes_max)
+        self._limits = limits = config.limits
+        with_media = limits.body_with_media_bytes_max
+        self._too_large = f"The limit is {limits.body_bytes_max} bytes, {with_media} with media."
+        self._budget = capture.spool.memory
         self._inflating = asyncio.Semaphore(config.limits.heavy_threads_max)
         self._gates = {
             gateway.name.encode(): _Gate(gateway, Credentials(gateway), gateway.family == "evolution")
@@ -159,7 +172,7 @@ class Door:
         except ClientGone:
             return
         except BodyTooLarge:
-            detail = f"The limit is {self._limits.body_bytes_max} bytes."
+            detail = self._too_large
             self._alerts.raise_("door.too_large", name, detail, fades=True)
             self._capture.tally.add_total("too_large")
             body = problem(413, PROBLEM_TOO_LARGE, "Body too large", detail)
@@ -184,9 +197,26 @@ class Door:
         """Returns when the body's facts are durable or counted."""
         headers = dict(scope["headers"])
         opened = self._may_read(gate, place, scope, headers)
-        wire = await read_body(
-            scope, receive, body_bytes_max=self._limits.body_bytes_max, budget=self._budget
-        )
+        first = await first_chunk(receive)
+        spooled = None
+        if not is_whole(first, self._limits.body_bytes_max) and b"content-encoding" not in headers:
+            spooled = self._capture.spool.cutting(gate.gateway.family)
+        try:
+            if spooled is not None:
+                macs = None if opened else gate.credentials.macs()
+                await self._accept_in_steps(gate, place, scope, receive, first, spooled, macs)
+                return
+            wire = await read_from(
+                scope, receive, first, body_bytes_max=self._limits.body_bytes_max, budget=self._budget
+            )
+            await self._accept_whole(gate, place, headers, opened, wire)
+        except StoreFull as error:
+            raise _Refused("outbox.full", str(error)) from error
+
+    async def _accept_whole(
+        self, gate: _Gate, place: Place, headers: Mapping[bytes, bytes], opened: bool, wire: bytes
+    ) -> None:
+        """A body in memory, whose bytes are taken from the budget already: they are given back."""
         taken = len(wire)
         try:
             if not opened and not gate.credentials.body_allows(headers, wire):
@@ -198,18 +228,42 @@ class Door:
                 taken = 0
                 self._budget.take(len(wire))
                 taken = len(wire)
-            arrival = Arrival(
-                raw=wire,
-                gateway=gate.gateway,
-                path_instance=place.instance,
-                channel="webhook",
-                captured_at=self._now(),
-            )
-            await self._capture.take(arrival)
-        except StoreFull as error:
-            raise _Refused("outbox.full", str(error)) from error
+            await self._capture.take(self._arrival(gate, place, wire))
         finally:
             self._budget.give(taken)
+
+    async def _accept_in_steps(
+        self,
+        gate: _Gate,
+        place: Place,
+        scope: Scope,
+        receive: Receive,
+        first: Received,
+        spooled: Spooled,
+        macs: BodyMacs | None,
+    ) -> None:
+        """A body that may be large: what can be cut out of it never is in memory as a whole."""
+        intake = self._capture.translator.intake(spooled, macs)
+        try:
+            await hand_over(
+                scope, receive, first, intake, body_bytes_max=self._limits.body_with_media_bytes_max
+            )
+            raw = await intake.finish()
+            if macs is not None and not gate.credentials.pieces_allow(dict(scope["headers"]), macs):
+                raise _Refused("door.secret", "missing or wrong secret")
+            await self._capture.take(self._arrival(gate, place, raw, spooled.cuts), spooled)
+        finally:
+            intake.drop()
+
+    def _arrival(self, gate: _Gate, place: Place, raw: bytes, cuts: tuple[Cut, ...] = ()) -> Arrival:
+        return Arrival(
+            raw=raw,
+            gateway=gate.gateway,
+            path_instance=place.instance,
+            channel="webhook",
+            captured_at=self._now(),
+            cuts=cuts,
+        )
 
     def _may_read(self, gate: _Gate, place: Place, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
         """True when the door is open already, False when the body must open it; _Refused when nothing can."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
@@ -14,8 +16,9 @@ from contracts.identity import event_id, stamp_occurrence
 from contracts.sanitize import clean_text
 from contracts.scopes import Source
 from contracts.translation import Arrival, Rules, fixed_id
-from outbox.record import Guard, GuardMode, NewRecord, Stamp
+from outbox.record import Guard, GuardMode, NewBlob, NewRecord, Stamp
 
+NO_FILES: Final[Mapping[str, Path]] = {}
 STATE_CHARS_MAX: Final = 50
 STAMP_CHARS_MAX: Final = 100
 
@@ -44,12 +47,17 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True):
 Translation: TypeAlias = translation.Translation[Captured]
 
 
-def translate(arrival: Arrival, rules: Rules) -> Translation:
-    """The records of one body. What is no JSON, or what its reader fails on is one unknown."""
-    return translation.translate(arrival, rules, _captured)
+def translate(arrival: Arrival, rules: Rules, files: Mapping[str, Path] = NO_FILES) -> Translation:
+    """The records of one body. What is no JSON, or what its reader fails on is one unknown.
+
+    ``files`` hold what was cut out of it, by sha256. Raises PutBack when that has to stand in the body.
+    """
+    return translation.translate(arrival, rules, partial(_captured, files))
 
 
-def _captured(arrival: Arrival, source: Source, scope: str, event: Event, body: bytes) -> Captured:
+def _captured(
+    files: Mapping[str, Path], arrival: Arrival, source: Source, scope: str, event: Event, body: bytes
+) -> Captured:
     gateway, instance = source
     unstamped = event.needs_stamp and arrival.occurrence is None
     record = NewRecord(
@@ -59,6 +67,10 @@ def _captured(arrival: Arrival, source: Source, scope: str, event: Event, body: 
         channel=arrival.channel,
         label=f"{gateway}/{instance} {event.kind}",
         guard=_guard(scope, event) if unstamped else None,
+        blobs=tuple(
+            NewBlob(sha256=ref.sha256, bytes=ref.bytes, mime=ref.mime or "", path=files[ref.sha256])
+            for ref in event.blobs
+        ),
     )
     if event.kind != "connection":
         return Captured(record=record, source=source, scope=scope, kind=event.kind)

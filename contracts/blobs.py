@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
+from contracts.blobref import SHA256_PATTERN, BlobRef
 from contracts.identity import blob_event_id
 
 __all__ = [
@@ -37,7 +38,6 @@ BLOB_PATH: Final = "/api/blobs"
 """Where a backend takes a blob: ``PUT /api/blobs/{sha256}``."""
 REFS_MAX: Final = 10_000
 """Refs looked at in one body; a door cuts fewer out of one."""
-SHA256_PATTERN: Final = r"^[0-9a-f]{64}\Z"
 MIME_CHARS_MAX: Final = 200
 LOST_CHARS_MAX: Final = 200
 
@@ -51,18 +51,6 @@ _REF: Final = re.compile(
     rb'(?:null|"[ !#-\[\]-~]{1,200}")(?:,"lost":"[ !#-\[\]-~]{1,200}")?\}\}'
 )
 """A ref as `encode_ref` spells it. Where it matches in JSON it is one: a quote inside a text is escaped."""
-
-
-class BlobRef(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes kept beside the payload: lower-case hex sha256, their number, and what the gateway calls them.
-
-    ``lost`` says why they will never come, in plain words.
-    """
-
-    sha256: Annotated[str, msgspec.Meta(pattern=SHA256_PATTERN)]
-    bytes: Annotated[int, msgspec.Meta(ge=0, lt=10**18)]
-    mime: str | None = None
-    lost: str | None = None
 
 
 class BlobHolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,7 +84,7 @@ def ref_of(value: object) -> BlobRef | None:
     """Return the ref that a decoded JSON value is, None for anything else; the order of members is free."""
     try:
         return msgspec.convert(value, BlobHolder).ref
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.ValidationError, RecursionError, UnicodeError):
         return None
 
 

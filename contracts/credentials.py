@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from contracts.configured import GatewayConfig
-from contracts.signing import verify_cloud, verify_evolution_jwt, verify_waha
+from contracts.signing import BodyMacs, verify_cloud, verify_evolution_jwt, verify_waha
 
 JWT_LEEWAY_S: Final = 1800
 """Evolution makes one token for all retries of an event: the later ones come expired."""
@@ -64,6 +64,15 @@ class Credentials:
             return True
         cloud = headers.get(CLOUD_HEADER)
         return cloud is not None and verify_cloud(self._app_secrets, body, cloud)
+
+    def macs(self) -> BodyMacs:
+        """For a body that comes piece by piece; `pieces_allow` judges them."""
+        return BodyMacs(waha_keys=self._hmac_keys, cloud_secrets=self._app_secrets)
+
+    def pieces_allow(self, headers: Mapping[bytes, bytes], macs: BodyMacs) -> bool:
+        """True when a header signs the body that the macs were told; the same as ``body_allows`` of it."""
+        waha, cloud = headers.get(WAHA_HEADER), headers.get(CLOUD_HEADER)
+        return (waha is not None and macs.waha(waha)) or (cloud is not None and macs.cloud(cloud))
 
     def answer_to_handshake(self, query_string: bytes) -> bytes | None:
         """What Cloud API's GET is answered with: its challenge, or None when the verify token is not ours."""

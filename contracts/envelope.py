@@ -16,7 +16,9 @@ TYPE_CHARS_MAX: Final = 100
 CHAT_JID_CHARS_MAX: Final = 255
 UNKNOWN_TYPE: Final = "unknown"
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What a backend takes as one body unless it is told otherwise, and a collector's door too."""
+"""What a backend takes as one body unless it is told otherwise."""
+WRAP_BYTES_MAX: Final = 2 * 1024 * 1024
+"""What an event is larger than the gateway's body that it came in, at most: the wire's own members."""
 
 EVENT_ID_HEADER: Final = "X-Event-Id"
 SIGNATURE_HEADER: Final = "X-Signature"

@@ -13,6 +13,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from contracts.blobref import BlobRef
+
 Path: TypeAlias = tuple[str | int, ...]
 Stamp: TypeAlias = str | tuple[str | int, ...]
 """What tells one occurrence of a fact from the next: the source's own mark, or the collector's."""
@@ -85,8 +87,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     fold: Fold = Fold.NONE
     subject: str | None = None
     """What ``fold`` compares, one JSON array as text."""
-    blob: str | None = None
-    """Hex sha256 of bytes of the body that the fact is about and that were cut out of it."""
+    blobs: tuple[BlobRef, ...] = ()
+    """What was cut out of the body and belongs to the fact."""
     members: Mapping[str, bytes] = msgspec.field(default_factory=dict)
     """16-byte hash of every member of the canonical element (snapshot), or ``{"": hash}`` (transition)."""
 

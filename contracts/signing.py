@@ -69,6 +69,32 @@ def verify_cloud(secrets: Sequence[bytes], body: bytes, header: object) -> bool:
     return right
 
 
+class BodyMacs:
+    """The signatures that a gateway's keys make of a body that comes piece by piece.
+
+    `waha` and `cloud` say of a header what `verify_waha` and `verify_cloud` would of the whole body.
+    """
+
+    __slots__ = ("_cloud", "_waha")
+
+    def __init__(self, *, waha_keys: Sequence[bytes], cloud_secrets: Sequence[bytes]) -> None:
+        self._waha = [hmac.new(key, digestmod="sha512") for key in waha_keys if key]
+        self._cloud = [hmac.new(secret, digestmod="sha256") for secret in cloud_secrets if secret]
+
+    def update(self, piece: bytes) -> None:
+        """Take the next piece of the body."""
+        for mac in (*self._waha, *self._cloud):
+            mac.update(piece)
+
+    def waha(self, header: object) -> bool:
+        """Check WAHA's header against what came so far."""
+        return _is_made([mac.hexdigest() for mac in self._waha], header)
+
+    def cloud(self, header: object) -> bool:
+        """Check Meta's header against what came so far."""
+        return _is_made([CLOUD_PREFIX + mac.hexdigest() for mac in self._cloud], header)
+
+
 def verify_evolution_jwt(keys: Sequence[bytes], header: object, now: float, leeway_s: float = 1800.0) -> bool:
     """Check Evolution's ``Authorization: Bearer <HS256 JWT>`` of a webhook with ``jwt_key``.
 
@@ -102,6 +128,13 @@ def _same(expected: str, given: object) -> bool:
         given = given.decode("latin-1")
     text = given.strip() if isinstance(given, str) and len(given) <= SIGNATURE_CHARS_MAX else ""
     return hmac.compare_digest(expected.encode(), text.lower().encode("utf-8", "surrogatepass"))
+
+
+def _is_made(signatures: Sequence[str], header: object) -> bool:
+    right = False
+    for signature in signatures:
+        right |= _same(signature, header)
+    return right
 
 
 def _bearer(header: object) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
@@ -17,6 +17,8 @@ from urllib.parse import unquote
 import msgspec
 from msgspec.structs import replace
 
+from contracts.base64text import Cut
+from contracts.blobref import BlobRef
 from contracts.configured import CapturePolicy, GatewayConfig
 from contracts.envelope import TYPE_CHARS_MAX, Channel, encode_event, wrap_payload
 from contracts.events import OCCURRENCE, Event, Path, Reading
@@ -27,6 +29,7 @@ from contracts.parting import CutParts, Cutter, bytes_as_parts, unread_parts
 from contracts.policy import refusal
 from contracts.sanitize import clean_text
 from contracts.scopes import Source
+from contracts.standing import PutBack, stand_in, with_refs
 from contracts.times import rfc3339
 
 INSTANCE_CHARS_MAX: Final = 200
@@ -49,6 +52,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     captured_at: datetime
     occurrence: tuple[str | int, ...] | None = None
     """Stands in for the collector's stamp where each body has a fixed place (a file's line)."""
+    cuts: tuple[Cut, ...] = ()
+    """What marks in ``raw`` stand for."""
 
 
 class Keep(Protocol[_Kept_co]):
@@ -78,20 +83,27 @@ class Rules:
 
 
 def translate(arrival: Arrival, rules: Rules, keep: Keep[Kept]) -> Translation[Kept]:
-    """The facts of one body. What is no JSON, or what its reader fails on is one unknown."""
+    """The facts of one body. What is no JSON, or what its reader fails on is one unknown.
+
+    Raises PutBack when texts that were cut out are needed: ids, digests and members of suppression are the
+    same whether or not a body was cut.
+    """
     try:
         body = decode(arrival.raw)
     except NotJson as error:
+        _refuse_cuts(arrival)
         reason = f"not JSON: {error}"[:200]
         return _one_unknown(
             arrival, rules, keep, bytes_as_parts(arrival.raw, rules.secrets), "not_json", reason
         )
+    refs = stand_in(body, arrival.gateway.family, arrival.cuts) if arrival.cuts else {}
     try:
         reading = READERS[arrival.gateway.family](body, path_instance=arrival.path_instance)
         if urls := _urls_with_secrets(body, rules.secrets):
             reading = replace(reading, cuts=(*reading.cuts, *urls))
-        return _facts(arrival, rules, keep, reading)
+        return _facts(arrival, rules, keep, reading, refs)
     except Exception as error:
+        _refuse_cuts(arrival)
         # A reader's fault must not lose what it could not read.
         parts = unread_parts(arrival.raw, rules.secrets, _urls_with_secrets(body, rules.secrets))
         reason = f"reader failed: {type(error).__name__}"
@@ -116,7 +128,14 @@ def fixed_id(scope: str, event: Event, place: tuple[str | int, ...] | None) -> s
     return None if place is None else event_id(scope, event.kind, event.parts, place)
 
 
-def _facts(arrival: Arrival, rules: Rules, keep: Keep[Kept], reading: Reading) -> Translation[Kept]:
+def _refuse_cuts(arrival: Arrival) -> None:
+    if arrival.cuts:
+        raise PutBack(arrival.cuts) from None
+
+
+def _facts(
+    arrival: Arrival, rules: Rules, keep: Keep[Kept], reading: Reading, refs: Mapping[bytes, BlobRef]
+) -> Translation[Kept]:
     source = source_of(arrival, reading.instance)
     counted: Counts = defaultdict(Counter)
     for reason, count in reading.counted:
@@ -135,7 +154,9 @@ def _facts(arrival: Arrival, rules: Rules, keep: Keep[Kept], reading: Reading) -
         return Translation(source=source, counted=counted)
     cutter = Cutter(arrival.raw, reading, rules.secrets, [event for event, _ in wanted])
     captured = tuple(
-        _captured(arrival, keep, of_event, rules.scope_of(of_event), event, cutter.parts_of(event), None)
+        _captured(
+            arrival, keep, of_event, rules.scope_of(of_event), event, cutter.parts_of(event), None, refs
+        )
         for event, of_event in wanted
     )
     return Translation(source=source, captured=captured, counted=counted)
@@ -149,8 +170,13 @@ def _captured(
     event: Event,
     cut_parts: CutParts,
     reader_error: str | None,
+    refs: Mapping[bytes, BlobRef],
 ) -> Kept:
     gateway, instance = source
+    blobs: tuple[BlobRef, ...] = ()
+    if refs:
+        cut_parts, blobs = _with_refs(event, cut_parts, refs)
+        event = replace(event, blobs=blobs)
     body = encode_event(
         type=event.type[:TYPE_CHARS_MAX],
         chat_jid=event.chat_jid,
@@ -168,8 +194,21 @@ def _captured(
         flags=event.flags,
         reader_error=reader_error,
         redacted=cut_parts.redacted,
+        blobs=blobs,
     )
     return keep(arrival, source, scope, event, body)
+
+
+def _with_refs(
+    event: Event, parts: CutParts, refs: Mapping[bytes, BlobRef]
+) -> tuple[CutParts, tuple[BlobRef, ...]]:
+    """The parts with refs for marks, and each blob once that they hold or that the event is about."""
+    payload, inside = with_refs(parts.payload, refs)
+    envelope, beside = (None, ()) if parts.envelope is None else with_refs(parts.envelope, refs)
+    wanted = {ref.sha256 for ref in event.blobs}
+    own = [ref for ref in refs.values() if ref.sha256 in wanted] if wanted else ()
+    blobs = {ref.sha256: ref for ref in (*own, *beside, *inside)}
+    return replace(parts, payload=payload, envelope=envelope), tuple(blobs.values())
 
 
 def _one_unknown(
@@ -178,7 +217,7 @@ def _one_unknown(
     source = source_of(arrival, None)
     fingerprint = hashlib.sha256(arrival.raw).hexdigest()
     event = Event(kind="unknown", type=name, chat_jid=None, parts=(name, fingerprint, OCCURRENCE))
-    captured = _captured(arrival, keep, source, rules.scope_of(source), event, parts, reason)
+    captured = _captured(arrival, keep, source, rules.scope_of(source), event, parts, reason, {})
     counted: Counts = defaultdict(Counter, {source: Counter({"reader_error": 1})})
     return Translation(source=source, captured=(captured,), counted=counted)
 

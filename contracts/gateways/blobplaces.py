@@ -13,7 +13,7 @@ BLOB_MEMBERS: Final[Mapping[str, str]] = {"evolution": "base64", "baileys": "bas
 
 
 class BlobPlace(NamedTuple):
-    """A text of a decoded body: ``holder[member]``. ``mime`` is what the message calls its bytes, any JSON."""
+    """A text of a decoded body: ``holder[member]``; ``mime`` is what its message says, any JSON."""
 
     holder: dict[str, object]
     member: str
@@ -21,7 +21,7 @@ class BlobPlace(NamedTuple):
 
 
 def blob_places(family: str, body: object) -> Iterator[BlobPlace]:
-    """Yield the places of a decoded body that hold a text: ``message.base64`` of each element, ``media.data``."""
+    """Yield the places of a decoded body that hold a text: ``message.base64`` of elements, ``media.data``."""
     member = BLOB_MEMBERS.get(family, "")
     if family == "waha":
         media = mapping(body).get("payload")

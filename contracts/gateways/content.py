@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from contracts.binary import field_bytes
+from contracts.blobref import BlobRef
 from contracts.cuttext import CutText
 from contracts.events import Path
 from contracts.gateways.shape import mapping, member_at, word
@@ -117,9 +118,11 @@ def blob_facts(text: str) -> tuple[str | None, int | None]:
     return (None, None) if data is None else (hashlib.sha256(data).hexdigest(), len(data))
 
 
-def cut_blob(text: str) -> str | None:
-    """Return the hex sha256 of bytes that were cut out of the body; None where the text is still there."""
-    return text.sha256 if isinstance(text, CutText) else None
+def cut_blobs(text: str) -> tuple[BlobRef, ...]:
+    """Return what is known of the text's bytes if they were cut out of the body."""
+    if isinstance(text, CutText):
+        return (BlobRef(sha256=text.sha256, bytes=text.bytes_total),)
+    return ()
 
 
 def _decode_base64(text: str) -> bytes | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from contracts.blobref import BlobRef
 from contracts.canonical import content_hash
 from contracts.digest import content_digest
 from contracts.events import Event, Part, Path
 from contracts.gateways.content import (
     blob_facts,
-    cut_blob,
+    cut_blobs,
     has_content,
     message_secrets,
 )
@@ -174,8 +175,8 @@ def _media(source: Source, key: MessageKey, message: object) -> Iterator[Event]:
     if isinstance(blob, str) and blob:
         blob_hash, blob_bytes = blob_facts(blob)
         media = {"sha256": blob_hash, "bytes": blob_bytes}
-        cut = cut_blob(blob)
-        yield _media_fact(source, key, own.hex() if own else blob_hash, "blob", media, blob=cut)
+        cut = cut_blobs(blob)
+        yield _media_fact(source, key, own.hex() if own else blob_hash, "blob", media, blobs=cut)
     if isinstance(link, str) and link:
         yield _media_fact(source, key, own.hex() if own else None, "link", {"link": link})
 
@@ -187,14 +188,14 @@ def _media_fact(
     form: str,
     media: Mapping[str, object],
     *,
-    blob: str | None = None,
+    blobs: tuple[BlobRef, ...] = (),
 ) -> Event:
     return source.fact(
         "message.media",
         (key.id, sha256, form),
         chat=key.chat,
         payload={"key": key.as_payload(), "media": media},
-        blob=blob,
+        blobs=blobs,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from contracts.blobref import BlobRef
 from contracts.canonical import MEMBER_HASH_BYTES, content_hash, member_hashes
 from contracts.envelope import TYPE_CHARS_MAX
 from contracts.events import OCCURRENCE, Event, Fold, Part, Path, Stamp
@@ -61,7 +62,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         subject: str | None = None,
         members: Mapping[str, bytes] | None = None,
         fold: Fold = Fold.NONE,
-        blob: str | None = None,
+        blobs: tuple[BlobRef, ...] = (),
     ) -> Event:
         """Return an event; ``fold`` is kept only where the collector has to stamp it."""
         occurred_at = as_datetime(time)
@@ -81,7 +82,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
             cuts=cuts,
             fold=Fold.NONE if stamped else fold,
             subject=subject,
-            blob=blob,
+            blobs=blobs,
             members=members or {},
         )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from contracts.blobref import BlobRef
 from contracts.digest import content_digest
 from contracts.events import OCCURRENCE, Event, Part, Path
-from contracts.gateways.content import blob_facts, cut_blob
+from contracts.gateways.content import blob_facts, cut_blobs
 from contracts.gateways.facts import Source
 from contracts.gateways.keys import (
     MessageKey,
@@ -67,7 +68,9 @@ def read_message(source: Source, message: Mapping[str, object]) -> Iterator[Even
         yield _fact(source, message, "message.status", (key.id, status, None), key.chat, small=small)
     for form, sha256, media, cut in _media(message):
         small = {"key": key.as_payload(), "media": media}
-        yield _fact(source, message, "message.media", (key.id, sha256, form), key.chat, small=small, blob=cut)
+        yield _fact(
+            source, message, "message.media", (key.id, sha256, form), key.chat, small=small, blobs=cut
+        )
 
 
 def read_waiting(source: Source, message: Mapping[str, object]) -> Iterator[Event]:
@@ -140,7 +143,7 @@ def _fact(
     small: Mapping[str, object] | None = None,
     digest: bytes | None = None,
     flags: tuple[str, ...] = (),
-    blob: str | None = None,
+    blobs: tuple[BlobRef, ...] = (),
 ) -> Event:
     """A fact at the time that ``told`` gives; the whole payload is its element unless it has a small one."""
     return source.fact(
@@ -153,7 +156,7 @@ def _fact(
         time_from="message",
         digest=digest,
         flags=flags,
-        blob=blob,
+        blobs=blobs,
     )
 
 
@@ -187,13 +190,13 @@ def _status(element: Mapping[str, object]) -> str:
 
 def _media(
     message: Mapping[str, object],
-) -> Iterator[tuple[str, str | None, dict[str, object], str | None]]:
+) -> Iterator[tuple[str, str | None, dict[str, object], tuple[BlobRef, ...]]]:
     """What WAHA itself added: (form, sha256 of the bytes, what the small payload says of it, cut out)."""
     media = mapping(message.get("media"))
     about: dict[str, object] = {name: media[name] for name in ("mimetype", "filename") if media.get(name)}
     blob, link = word(media.get("data")), first_word(media.get("url"), message.get("mediaUrl"))
     if blob is not None:
         sha256, count = blob_facts(blob)
-        yield "blob", sha256, {"sha256": sha256, "bytes": count, **about}, cut_blob(blob)
+        yield "blob", sha256, {"sha256": sha256, "bytes": count, **about}, cut_blobs(blob)
     if link is not None:
-        yield "link", None, {"link": link, **about}, None
+        yield "link", None, {"link": link, **about}, ()

@@ -121,7 +121,10 @@ def test_only_lower_case_hex_names_a_blob(sha: str) -> None:
     assert is_sha256(SHA)
 
 
-@pytest.mark.parametrize("value", [None, 1, [], {}, {BLOB_MEMBER: None}, {BLOB_MEMBER: {"sha256": SHA}}])
+@pytest.mark.parametrize(
+    "value",
+    [None, 1, [], {}, "\ud83d", {"\ud83d": 1}, {BLOB_MEMBER: None}, {BLOB_MEMBER: {"sha256": SHA}}],
+)
 def test_anything_else_is_no_ref(value: object) -> None:
     assert ref_of(value) is None
 
