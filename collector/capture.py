@@ -113,8 +113,9 @@ class Capture:
 
     async def take_each(self, arrivals: Sequence[Arrival]) -> list[Counter[str]]:
         """Bodies of a live door, in one transaction. Durable at return; what became of each one's facts."""
-        translations = [await self._translate(arrival) for arrival in arrivals]
-        await self._put([(await self._without_storm(each), each.counted) for each in translations])
+        with ExitStack() as spools:
+            translations = [await self._translate(arrival, spools) for arrival in arrivals]
+            await self._put([(await self._without_storm(each), each.counted) for each in translations])
         return [self._count(*pair) for pair in zip(arrivals, translations, strict=True)]
 
     async def take_all(self, arrivals: Sequence[Arrival]) -> Counter[str]:

@@ -25,6 +25,7 @@ class Intake:
     def __init__(self, *, limits: Limits, spooled: Spooled, threads: Executor, macs: BodyMacs | None) -> None:
         """``macs`` are told every byte, where the body's signature opens the door."""
         self._limits, self._spooled, self._threads, self._macs = limits, spooled, threads, macs
+        self._step_bytes = min(STEP_BYTES, limits.bodies_in_flight_bytes_max // 4)
         self._chunks: list[bytes] = []
         self._chunk_bytes = 0
         self._text: list[bytes] = []
@@ -36,7 +37,7 @@ class Intake:
         self._spooled.take_memory(len(chunk))
         self._chunks.append(chunk)
         self._chunk_bytes += len(chunk)
-        if self._chunk_bytes >= STEP_BYTES:
+        if self._chunk_bytes >= self._step_bytes:
             await self._step()
 
     async def finish(self) -> bytes:
