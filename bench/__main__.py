@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from bench import backend_figures, collector_figures, postgres
+from bench import backend_figures, collector_figures, media_figures, postgres
 from bench.harness import Line, Options, say
 
 FIGURES: Final[dict[str, Callable[[str, Options], list[Line]]]] = {
@@ -15,6 +15,7 @@ FIGURES: Final[dict[str, Callable[[str, Options], list[Line]]]] = {
     "batches": backend_figures.batches,
     "door": collector_figures.door,
     "shipping": collector_figures.shipping,
+    "media": media_figures.media,
 }
 
 

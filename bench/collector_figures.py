@@ -35,7 +35,7 @@ def door(_server_dsn: str, options: Options) -> list[Line]:
 
     def taken_per_s(run: str, *flags: str) -> float:
         with tempfile.TemporaryDirectory(prefix="zlbench-") as folder:
-            with _collector(Path(folder), NO_BACKEND, *flags) as collector:
+            with collecting(Path(folder), NO_BACKEND, *flags) as collector:
                 load = run_client(
                     port=collector.ready.port,
                     shape="webhook",
@@ -76,7 +76,7 @@ def shipping(server_dsn: str, options: Options) -> list[Line]:
                 with postgres.database(server_dsn, f"shipping{run}") as dsn:
                     with running("ingest", "--dsn", dsn) as ingest:
                         url = f"http://127.0.0.1:{ingest.ready.port}"
-                        with _collector(copy, url) as collector:
+                        with collecting(copy, url) as collector:
                             started = time.perf_counter()
                             _until_waiting(collector, 0, SHIP_S_MAX)
                             elapsed = time.perf_counter() - started
@@ -101,7 +101,7 @@ def shipping(server_dsn: str, options: Options) -> list[Line]:
 
 def _fill(folder: Path) -> float:
     """Fill an outbox through the door while the backend is away; returns how many MiB that cost."""
-    with _collector(folder, NO_BACKEND) as collector:
+    with collecting(folder, NO_BACKEND) as collector:
         _post(collector, "A", SMALL_BACKLOG)
         _until_waiting(collector, SMALL_BACKLOG, FILL_S_MAX)
         small = _rss_mib(collector.pid)
@@ -125,7 +125,8 @@ def _post(collector: Running, run: str, count: int) -> None:
     expect_rows("fill", acknowledged=load.ok, found=count)
 
 
-def _collector(folder: Path, backend_url: str, *flags: str) -> AbstractContextManager[Running]:
+def collecting(folder: Path, backend_url: str, *flags: str) -> AbstractContextManager[Running]:
+    """A collector's process on that folder."""
     return running("collector", f"--folder={folder}", f"--backend-url={backend_url}", *flags)
 
 

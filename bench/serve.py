@@ -91,7 +91,9 @@ async def _ingest(stop: asyncio.Event, dsn: str, *, group_commit: bool) -> None:
 async def _collector(
     stop: asyncio.Event, folder: Path, backend_url: str, *, per_event: bool, synchronous: str
 ) -> None:
-    config = CollectorConfig(backend_url=backend_url, secrets=(requests.SECRET,), data_folder=folder, port=0)
+    config = CollectorConfig(
+        backend_url=backend_url, secrets=(requests.SECRET,), data_folder=folder, port=0, cut_media=True
+    )
     durability = ""
     operations = 1 if per_event else OPERATIONS_PER_COMMIT_MAX
 

@@ -67,7 +67,7 @@ class Capture:
         self.shedder = Shedder(store, config.capture.shed, now)
         self.scopes = ScopeTable(mapped=dict(config.accounts))
         self.rules = Rules(policy=config.capture, scope_of=self.scopes.scope_of, secrets=config.cut_values)
-        self.spool = Spool(config.data_folder, limits)
+        self.spool = Spool(config)
         self.translator = Translator(limits=limits, rules=self.rules, spool=self.spool)
         self.tally = Tally(rows_max=limits.tally_rows_max)
         self.metrics = CollectorMetrics()

@@ -134,6 +134,8 @@ class CollectorConfig:
     """``/metrics`` for everybody who reaches the door; else for this machine, as ``/status`` is."""
     amqp: tuple[AmqpConfig, ...] = ()
     """The RabbitMQ of each gateway that has one."""
+    cut_media: bool = False
+    """Files leave the bodies at the doors and travel as blobs. A backend of another make takes none."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -25,6 +25,7 @@ from collector.report import Reporter
 from collector.shipper_alerts import telling
 from collector.shipping import HttpTransport
 from collector.verbs import Document, Verbs
+from contracts.blobs import mark_lost
 from outbox.clock import SystemClock
 from outbox.dead_archive import DeadArchive
 from outbox.janitor import Janitor, JanitorConfig
@@ -112,7 +113,8 @@ class Daemon:
         return datetime.fromtimestamp(self._wall_s(), UTC)
 
     async def _open_sqlite(self) -> Store:
-        return await open_sqlite(self._config.data_folder, self._clock, self._config.limits.store)
+        config = self._config
+        return await open_sqlite(config.data_folder, self._clock, config.limits.store, mark_lost=mark_lost)
 
     def _assemble(self, store: Store, backend: Backend) -> _Parts:
         config, now, limits = self._config, self._clock.now, self._config.limits

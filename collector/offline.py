@@ -11,6 +11,7 @@ from collector.config import CollectorConfig
 from collector.control import NotRunning, ask
 from collector.report import Reporter
 from collector.verbs import Document, OnProgress, Verbs, unheard
+from contracts.blobs import mark_lost
 from outbox.clock import SystemClock
 from outbox.sqlite import open_sqlite
 
@@ -63,7 +64,7 @@ async def request(
 @contextlib.asynccontextmanager
 async def _opened(config: CollectorConfig) -> AsyncIterator[Verbs]:
     clock = SystemClock()
-    store = await open_sqlite(config.data_folder, clock, config.limits.store)
+    store = await open_sqlite(config.data_folder, clock, config.limits.store, mark_lost=mark_lost)
     try:
         alerts = Alerts(now=clock.now, kept_max=config.limits.alerts_kept_max)
         await alerts.load(store)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from asgi.body import BodyBudget, BodyTooLarge
-from collector.config import Limits
+from collector.config import CollectorConfig, Limits
 from contracts.base64text import Cut, Sink
 from contracts.blobcutter import BlobCutter, put_back
 from contracts.gateways.blobplaces import BLOB_MEMBERS
@@ -30,8 +30,9 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 class Spool:
     """The folder, and how much may be on its way through it. One for each process."""
 
-    def __init__(self, data_folder: Path, limits: Limits) -> None:
-        self._folder, self._limits = data_folder.joinpath(*FOLDER_NAMES), limits
+    def __init__(self, config: CollectorConfig) -> None:
+        self._folder, self._is_on = config.data_folder.joinpath(*FOLDER_NAMES), config.cut_media
+        self._limits = limits = config.limits
         self.memory = BodyBudget(limits.bodies_in_flight_bytes_max)
         """Of all bodies on their way in, whole ones too."""
         self.disk = BodyBudget(limits.media_in_flight_bytes_max)
@@ -43,9 +44,9 @@ class Spool:
                 path.unlink(missing_ok=True)
 
     def cutting(self, family: str) -> Spooled | None:
-        """For one body of a gateway of that family; None where none of them sends bytes."""
+        """For one body of a gateway of that family; None where none of them sends bytes, or none are cut."""
         member = BLOB_MEMBERS.get(family)
-        if member is None:
+        if member is None or not self._is_on:
             return None
         return Spooled(
             folder=self._folder, limits=self._limits, member=member, memory=self.memory, disk=self.disk

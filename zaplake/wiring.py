@@ -63,6 +63,7 @@ def collector_config(
             capture=settings.capture,
             heartbeat_s=settings.collector.heartbeat_s,
             metrics_open=settings.collector.metrics_open,
+            cut_media=settings.collector.cut_media,
             amqp=_brokers(settings),
             limits=settings.collector.limits,
         )

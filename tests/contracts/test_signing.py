@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.signing import sign, verify, verify_cloud, verify_evolution_jwt, verify_waha
+from contracts.signing import BodyMacs, sign, verify, verify_cloud, verify_evolution_jwt, verify_waha
 
 SECRET, OLD, OTHER = b"current secret", b"previous secret", b"somebody else's"
 EVENT_ID = "8a7f1b1e-9d0c-5e55-8e2a-0d6f3f1f5a11"
@@ -148,3 +148,21 @@ def test_an_evolution_token_is_good_for_its_last_retry(now: float, good: bool) -
 )
 def test_another_token_is_refused(header: str) -> None:
     assert not verify_evolution_jwt([SECRET], header, now=1000)
+
+
+@given(body=st.binary(), cuts=st.lists(st.integers(0, 20)), keys=st.lists(st.binary(max_size=8), max_size=3))
+def test_a_body_in_pieces_is_signed_as_the_whole(body: bytes, cuts: list[int], keys: list[bytes]) -> None:
+    macs = BodyMacs(waha_keys=keys, cloud_secrets=keys)
+    rest = body
+    for size in cuts:
+        macs.update(rest[:size])
+        rest = rest[size:]
+    macs.update(rest)
+    made = [
+        *[hmac.new(key, body, "sha512").hexdigest() for key in keys],
+        *["sha256=" + hmac.new(key, body, "sha256").hexdigest() for key in keys],
+        *["", "00", None, b"\xff"],
+    ]
+    for header in made:
+        assert macs.waha(header) == verify_waha(keys, body, header)
+        assert macs.cloud(header) == verify_cloud(keys, body, header)
