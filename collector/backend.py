@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -68,7 +69,10 @@ class Backend:
             headers={"User-Agent": "zaplake-collector", COLLECTOR_HEADER: config.name},
             timeout=httpx.Timeout(limits.request_timeout_s),
             limits=httpx.Limits(
-                max_connections=limits.batches_in_flight_max + limits.solos_in_flight_max + CONNECTIONS_SPARE,
+                max_connections=limits.batches_in_flight_max
+                + limits.solos_in_flight_max
+                + limits.blobs_in_flight_max
+                + CONNECTIONS_SPARE,
                 keepalive_expiry=limits.client_keep_alive_s,
             ),
             follow_redirects=False,
@@ -90,17 +94,28 @@ class Backend:
 
         Only for requests that may be repeated: all of the contract's are.
         """
-        headers = {
-            "Content-Type": content_type,
-            EVENT_ID_HEADER: event_id,
-            SIGNATURE_HEADER: sign(self._secret, event_id, body),
-        }
+        content = {"Content-Type": content_type}
+        return await self.send("POST", path, event_id=event_id, signed=body, body=body, headers=content)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        event_id: str,
+        signed: bytes,
+        body: bytes,
+        headers: Mapping[str, str],
+    ) -> Reply | TransportFailure:
+        """The same for any method; the signature is over ``signed``."""
+        ours = {EVENT_ID_HEADER: event_id, SIGNATURE_HEADER: sign(self._secret, event_id, signed)}
+        complete = {**headers, **ours}
         try:
             async with asyncio.timeout(self._timeout_s):
                 try:
-                    return await self._once(path, headers, body)
+                    return await self._once(method, path, complete, body)
                 except _STALE:
-                    return await self._once(path, headers, body)
+                    return await self._once(method, path, complete, body)
         except TimeoutError:
             return TransportFailure.TIMEOUT
         except httpx.TransportError as error:
@@ -108,8 +123,10 @@ class Backend:
         except (httpx.RequestError, OSError):
             return TransportFailure.OTHER
 
-    async def _once(self, path: str, headers: dict[str, str], body: bytes) -> Reply | TransportFailure:
-        async with self._client.stream("POST", path, headers=headers, content=body) as response:
+    async def _once(
+        self, method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> Reply | TransportFailure:
+        async with self._client.stream(method, path, headers=headers, content=body) as response:
             chunks: list[bytes] = []
             size = 0
             async for chunk in response.aiter_bytes():

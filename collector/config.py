@@ -53,6 +53,8 @@ class Limits:
     batches_in_flight_max: int = 3
     solos_in_flight_max: int = 4
     """Records that failed on their own account, each alone on its way beside the batches."""
+    blobs_in_flight_max: int = 2
+    """Blobs on their way at once, beside the events and never before them."""
     request_timeout_s: float = 15.0
     client_keep_alive_s: float = 4.0
     """Below the keep-alive of any usual server (5 s), so that a request never meets a closing socket."""

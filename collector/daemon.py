@@ -22,14 +22,12 @@ from collector.control import serving
 from collector.door import Door
 from collector.heartbeat import keep_beating
 from collector.report import Reporter
-from collector.shipper_alerts import telling
-from collector.shipping import HttpTransport
+from collector.shippers import Shippers
 from collector.verbs import Document, Verbs
 from contracts.blobs import mark_lost
 from outbox.clock import SystemClock
 from outbox.dead_archive import DeadArchive
 from outbox.janitor import Janitor, JanitorConfig
-from outbox.shipper import Shipper, ShipperConfig
 from outbox.sqlite import open_sqlite
 from outbox.store import Store, StoreError
 
@@ -54,7 +52,7 @@ class _Parts:
     store: Store
     alerts: Alerts
     backend: Backend
-    shipper: Shipper
+    shippers: Shippers
     capture: Capture
     reporter: Reporter
     verbs: Verbs
@@ -124,15 +122,16 @@ class Daemon:
             repeat_s=limits.alert_repeat_s,
             on_alert=self._on_alert,
         )
-        shipper = Shipper(store, HttpTransport(backend), self._clock, shipper_config(config), telling(alerts))
-        capture = Capture(store=store, config=config, alerts=alerts, now=now, on_put=shipper.wake)
+        shippers = Shippers(config, store=store, backend=backend, clock=self._clock, alerts=alerts)
+        capture = Capture(store=store, config=config, alerts=alerts, now=now, on_put=shippers.wake)
         brokers = amqp_doors(config, store=store, capture=capture, alerts=alerts, now=self._wall_now)
         reporter = Reporter(
             config=config,
             store=store,
             capture=capture,
             alerts=alerts,
-            shipper=shipper.state,
+            shipper=shippers.events.state,
+            blob_shipper=shippers.blobs.state,
             brokers=[broker.state for broker in brokers],
             now=now,
         )
@@ -142,7 +141,7 @@ class Daemon:
             limits=limits,
             now=self._wall_now,
             status=reporter.status,
-            wake=shipper.wake,
+            wake=shippers.wake,
         )
         server = HttpServer(
             Door(
@@ -163,7 +162,7 @@ class Daemon:
             store=store,
             alerts=alerts,
             backend=backend,
-            shipper=shipper,
+            shippers=shippers,
             capture=capture,
             reporter=reporter,
             verbs=verbs,
@@ -175,11 +174,14 @@ class Daemon:
         self, parts: _Parts, stop: asyncio.Event, on_state: Callable[[DaemonState], None]
     ) -> int:
         """Everything at work until ``stop``; returns the door's port."""
-        stop_shipper = asyncio.Event()
+        stop_shippers = asyncio.Event()
         try:
             port = await parts.server.start()
             async with serving(self._config.socket_path, parts.verbs), asyncio.TaskGroup() as tasks:
-                shipping = tasks.create_task(parts.shipper.run(stop_shipper), name="shipper")
+                shipping = [
+                    tasks.create_task(shipper.run(stop_shippers), name="shipper")
+                    for shipper in (parts.shippers.events, parts.shippers.blobs)
+                ]
                 loops = [tasks.create_task(loop) for loop in self._loops(parts)]
                 door = tasks.create_task(_watched(parts.server, stop), name="door")
                 brokers = [tasks.create_task(broker.run(stop), name="amqp") for broker in parts.brokers]
@@ -189,8 +191,8 @@ class Daemon:
                 await parts.server.stop(self._config.limits.stop_grace_s)
                 await door
                 await _ended(brokers, self._config.limits.stop_grace_s)
-                stop_shipper.set()
-                await shipping
+                stop_shippers.set()
+                await asyncio.gather(*shipping)
                 for loop in loops:
                     loop.cancel()
         finally:
@@ -202,11 +204,13 @@ class Daemon:
         return port
 
     def _loops(self, parts: _Parts) -> list[Coroutine[None, None, None]]:
+        archive = DeadArchive(self._config.data_folder)
         janitor = Janitor(
             parts.store,
             self._clock,
             JanitorConfig(),
-            export=DeadArchive(self._config.data_folder),
+            export=archive,
+            export_blob=archive.keep_blob,
             on_failure=lambda reason: parts.alerts.raise_("janitor.failing", detail=reason, fades=True),
         )
         return [
@@ -223,18 +227,6 @@ class Daemon:
                 now=self._wall_now,
             ),
         ]
-
-
-def shipper_config(config: CollectorConfig) -> ShipperConfig:
-    """The engine's limits as this collector has them."""
-    limits = config.limits
-    return ShipperConfig(
-        batch_records_max=limits.batch_records_max,
-        batch_bytes_max=limits.batch_bytes_max,
-        in_flight_max=limits.batches_in_flight_max,
-        solo_in_flight_max=limits.solos_in_flight_max,
-        drain_s_max=limits.drain_s,
-    )
 
 
 async def keep_house(capture: Capture, reporter: Reporter, alerts: Alerts) -> None:

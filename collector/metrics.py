@@ -129,12 +129,16 @@ def _outbox(snapshot: Snapshot) -> Iterator[Metric]:
     for state in ("waiting", "claimed", "dead", "seen", "held"):
         depth.add_metric((state,), getattr(stats, state))
     yield depth
+    blobs = GaugeMetricFamily("zaplake_collector_outbox_blobs", "Blobs by state", labels=("state",))
+    blobs.add_metric(("waiting",), stats.blobs_waiting)
+    blobs.add_metric(("dead",), stats.blobs_dead)
+    yield blobs
     yield GaugeMetricFamily(
         "zaplake_collector_outbox_oldest_age_seconds",
         "Age of the oldest waiting record; 0 when none waits",
         snapshot.oldest_age_s or 0.0,
     )
-    yield GaugeMetricFamily("zaplake_collector_outbox_body_bytes", "Bodies that wait", stats.bytes)
+    yield GaugeMetricFamily("zaplake_collector_outbox_body_bytes", "Bodies and blobs that wait", stats.bytes)
     yield GaugeMetricFamily(
         "zaplake_collector_outbox_file_bytes",
         "Outbox on disk, its write-ahead log included",

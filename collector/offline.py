@@ -76,6 +76,7 @@ async def _opened(config: CollectorConfig) -> AsyncIterator[Verbs]:
             capture=capture,
             alerts=alerts,
             shipper=lambda: None,
+            blob_shipper=lambda: None,
             brokers=(),
             now=clock.now,
         )

@@ -36,12 +36,13 @@ class Reporter:
         capture: Capture,
         alerts: Alerts,
         shipper: Callable[[], ShipperState | None],
+        blob_shipper: Callable[[], ShipperState | None],
         brokers: Sequence[AmqpState],
         now: Callable[[], datetime],
     ) -> None:
         self._config, self._store, self._capture = config, store, capture
         self._alerts, self._shipper, self._now = alerts, shipper, now
-        self._brokers = brokers
+        self._brokers, self._blob_shipper = brokers, blob_shipper
         self._silent: set[str] = set()
         self._started_at = now()
         self._boot = secrets.token_hex(8)
@@ -64,6 +65,8 @@ class Reporter:
                 "dead": stats.dead,
                 "seen": stats.seen,
                 "held": stats.held,
+                "blobs_waiting": stats.blobs_waiting,
+                "blobs_dead": stats.blobs_dead,
                 "oldest_age_s": self._age_s(stats.oldest_at),
                 "body_bytes": stats.bytes,
                 "file_bytes": stats.file_bytes,
@@ -73,7 +76,8 @@ class Reporter:
                 "fsync_s": stats.fsync_s,
                 "engine": stats.engine,
             },
-            "shipper": self._shipper_document(),
+            "shipper": _shipper_document(self._shipper()),
+            "blob_shipper": _shipper_document(self._blob_shipper()),
             "rabbitmq": [broker.document() for broker in self._brokers],
             "totals": dict(self._capture.tally.totals),
             "instances": [
@@ -139,6 +143,10 @@ class Reporter:
             self._alerts.raise_("outbox.dead", detail=f"{stats.dead}: zaplake collector dead list")
         else:
             self._alerts.resolve("outbox.dead")
+        if stats.blobs_dead:
+            self._alerts.raise_("blobs.dead", detail=f"{stats.blobs_dead}: zaplake collector dead list")
+        else:
+            self._alerts.resolve("blobs.dead")
 
     def _watch_backlog(self, stats: StoreStats) -> None:
         limit = self._config.limits.backlog_alert_records
@@ -183,14 +191,6 @@ class Reporter:
     def _share(self, stats: StoreStats) -> float:
         return self._config.limits.store.share(stats.waiting, stats.bytes)
 
-    def _shipper_document(self) -> Document | None:
-        state = self._shipper()
-        if state is None:
-            return None
-        document: Document = asdict(state)
-        document["next_probe_at"] = None if state.next_probe_at is None else state.next_probe_at.isoformat()
-        return document
-
     def _counters(self) -> tuple[Counter, ...]:
         """The newest rows of the tally, as many as the wire takes: events that became a row."""
         counters = []
@@ -221,6 +221,14 @@ class Reporter:
 
     def _age_s(self, at: datetime | None) -> float | None:
         return None if at is None else max(0.0, (self._now() - at).total_seconds())
+
+
+def _shipper_document(state: ShipperState | None) -> Document | None:
+    if state is None:
+        return None
+    document: Document = asdict(state)
+    document["next_probe_at"] = None if state.next_probe_at is None else state.next_probe_at.isoformat()
+    return document
 
 
 def package_version() -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
+from dataclasses import dataclass
+from typing import Final, assert_never
 
 import structlog
 
@@ -22,7 +23,19 @@ from outbox.shipper_events import (
 _log = structlog.get_logger("collector.shipper")
 
 
-def telling(alerts: Alerts) -> Callable[[ShipperEvent], None]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What the alerts of one shipper are called."""
+
+    halted: str
+    dead: str
+
+
+EVENTS: Final = Names(halted="shipper.halted", dead="outbox.dead")
+BLOBS: Final = Names(halted="blobs.halted", dead="blobs.dead")
+
+
+def telling(alerts: Alerts, names: Names = EVENTS) -> Callable[[ShipperEvent], None]:
     """The shipper's ``on_event``. An outage is a log line; what needs a person is an alert."""
 
     def tell(event: ShipperEvent) -> None:
@@ -30,13 +43,13 @@ def telling(alerts: Alerts) -> Callable[[ShipperEvent], None]:
             case ShipperPaused(reason=reason):
                 _log.warning(event.name, reason=reason, next_probe_at=event.next_probe_at.isoformat())
             case ShipperHalted(reason=reason):
-                alerts.raise_("shipper.halted", detail=reason)
+                alerts.raise_(names.halted, detail=reason)
             case ShipperResumed(away_s=away_s):
                 _log.info(event.name, away_s=round(away_s, 1))
-                alerts.resolve("shipper.halted")
+                alerts.resolve(names.halted)
             case RecordDead(status=status, reason=reason):
                 _log.warning(event.name, id=event.id, label=event.label, status=status, reason=reason)
-                alerts.raise_("outbox.dead", detail=f"{reason}: zaplake collector dead list")
+                alerts.raise_(names.dead, detail=f"{reason}: zaplake collector dead list")
             case RecordDelayed(attempts=attempts, reason=reason):
                 _log.info(event.name, id=event.id, label=event.label, attempts=attempts, reason=reason)
             case StoreFailing(reason=reason):

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
+from outbox.blobs import DeadBlob
 from outbox.fsync import sync_folder
 from outbox.history import history_members
 from outbox.store import DeadRecord
+
+BLOBS_NAME: Final = "dead-blobs"
 
 
 class DeadArchive:
@@ -25,6 +30,19 @@ class DeadArchive:
 
     async def __call__(self, letters: Sequence[DeadRecord]) -> None:
         await asyncio.to_thread(self._append, letters)
+
+    async def keep_blob(self, blob: DeadBlob, path: Path) -> None:
+        """A dead blob's file goes to ``dead-blobs`` under its name."""
+        await asyncio.to_thread(self._link, blob, path)
+
+    def _link(self, blob: DeadBlob, path: Path) -> None:
+        folder = self._folder / BLOBS_NAME
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # It is there from an earlier try; or it died of having no file.
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
+            os.link(path, folder / blob.sha256)
+        for named_in in (folder, self._folder):
+            sync_folder(named_in)
 
     def _append(self, letters: Sequence[DeadRecord]) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

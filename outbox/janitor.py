@@ -6,12 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TypeAlias
 
+from outbox.blobs import DeadBlob
 from outbox.clock import Clock
 from outbox.store import DeadRecord, PruneLimits, Store, StoreUnavailable
 
 Export: TypeAlias = "Callable[[Sequence[DeadRecord]], Awaitable[None]]"
+ExportBlob: TypeAlias = "Callable[[DeadBlob, Path], Awaitable[None]]"
+"""Takes a dead blob and its file, which goes after that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +48,13 @@ class Janitor:
         config: JanitorConfig,
         *,
         export: Export,
+        export_blob: ExportBlob,
         on_failure: Callable[[str], None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._config = config
-        self._export = export
+        self._export, self._export_blob = export, export_blob
         self._on_failure = on_failure
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -81,7 +86,22 @@ class Janitor:
             forgotten += pruned
             if not pruned:
                 break
+        forgotten += await self._forget_blobs(now - timedelta(days=config.dead_days))
         await self._store.checkpoint()
+        return forgotten
+
+    async def _forget_blobs(self, before: datetime) -> int:
+        """Archive and forget dead blobs, those of the first page."""
+        forgotten = 0
+        for blob in await self._store.blobs.dead_list(limit=self._config.rows_per_call_max):
+            if blob.died_at >= before:
+                continue
+            try:
+                await self._export_blob(blob, self._store.blobs.path_of(blob.sha256))
+            except OSError as error:
+                self._on_failure(f"the archive of dead blobs: {error.strerror or error}")
+                break
+            forgotten += await self._store.blobs.dead_drop([blob.sha256])
         return forgotten
 
     async def _export_dead(self, before: datetime) -> int:

@@ -10,6 +10,8 @@ _ACCOUNTS: Final = "agree on one scope in [accounts] of all collectors"
 STEPS: Final[Mapping[str, str]] = {
     "shipper.halted": "repair what it names (secret, URL, proxy), then it goes on by itself: zaplake doctor",
     "outbox.dead": "zaplake collector dead list; then dead requeue or dead drop",
+    "blobs.halted": "repair what it names; zaplake doctor at the backend tries its blob store",
+    "blobs.dead": "zaplake collector dead list; then dead requeue or dead drop",
     "outbox.backlog": "is the backend away or slow? zaplake doctor",
     "outbox.filling": "bring the backend back, or raise the outbox's limits when the disk has room",
     "outbox.full": "bring the backend back; gateways get 503 and repeat until then",

@@ -86,6 +86,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.batch_bytes_max": "Bytes in one shipped batch.",
     "collector.limits.batches_in_flight_max": "Batches on their way at once.",
     "collector.limits.solos_in_flight_max": "Records that failed by themselves, each alone on its way.",
+    "collector.limits.blobs_in_flight_max": "Images and the like that are uploaded at once.",
     "collector.limits.request_timeout_s": "Seconds until a post to the backend is repeated.",
     "collector.limits.client_keep_alive_s": "Idle seconds before the connection to the backend is given up.",
     "collector.limits.drain_s": "Seconds a stop waits for answers on their way; above request_timeout_s.",

@@ -6,7 +6,9 @@ from pathlib import Path
 from ingest import watch
 
 ROOT = Path(__file__).parents[2]
-RAISED = re.compile(r'raise_\(\s*"([a-z_.]+)"|_Refused\(\s*"(door[a-z_.]+)"|Alert\(name="([a-z_.]+)"')
+RAISED = re.compile(
+    r'raise_\(\s*"([a-z_.]+)"|_Refused\(\s*"(door[a-z_.]+)"|Alert\(name="([a-z_.]+)"|(?:halted|dead)="([a-z_.]+)"'
+)
 
 
 def code() -> str:

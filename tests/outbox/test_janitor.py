@@ -15,18 +15,20 @@ from outbox.dead_archive import DeadArchive
 from outbox.janitor import Janitor, JanitorConfig
 from outbox.store import DeadRecord, Store, StoreUnavailable
 from outbox.verdict import Verdict
-from tests.outbox.records import end_all, new, put_ids
+from tests.outbox.records import blob_of, end_all, new, put_ids
 from tests.support.faults import FaultPoint, FaultyStore
 
 DAY_S = 24 * 3600
 
 
 def janitor(store: Store, clock: ManualClock, folder: Path, failures: list[str], **config: int) -> Janitor:
+    archive = DeadArchive(folder)
     return Janitor(
         store,
         clock,
         JanitorConfig(rows_per_call_max=7, **config),
-        export=DeadArchive(folder),
+        export=archive,
+        export_blob=archive.keep_blob,
         on_failure=failures.append,
     )
 
@@ -34,6 +36,29 @@ def janitor(store: Store, clock: ManualClock, folder: Path, failures: list[str],
 def archived(folder: Path) -> list[str]:
     lines = [line for path in sorted(folder.iterdir()) for line in path.read_text().splitlines()]
     return [json.loads(line)["id"] for line in lines]
+
+
+async def test_dead_blobs_are_set_aside_before_they_go(
+    store: Store, clock: ManualClock, tmp_path: Path
+) -> None:
+    old, young, gone = (blob_of(tmp_path / "spool", content) for content in (b"old", b"young", b"gone"))
+    await store.put([new("a", blobs=(old, gone))])
+    await end_all(store.blobs, clock, Verdict.DEAD)
+    store.blobs.path_of(gone.sha256).unlink()
+    clock.advance(DAY_S)
+    await store.put([new("b", blobs=(young,))])
+    await end_all(store.blobs, clock, Verdict.DEAD)
+    clock.advance(29.5 * DAY_S)
+    failures: list[str] = []
+    folder = tmp_path / "archive"
+    (tmp_path / "in-the-way").write_text("")
+    assert await janitor(store, clock, tmp_path / "in-the-way", failures).tick() == 0
+    assert len(failures) == 1, "what cannot be set aside stays"
+    assert await janitor(store, clock, folder, failures).tick() == 2
+    assert {path.name: path.read_bytes() for path in (folder / "dead-blobs").iterdir()} == {
+        old.sha256: b"old"
+    }
+    assert [blob.sha256 for blob in await store.blobs.dead_list(limit=10)] == [young.sha256]
 
 
 async def test_dead_letters_are_archived_before_they_go(
