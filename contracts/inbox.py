@@ -28,6 +28,8 @@ class LoggedEvent(NamedTuple):
     received_at: datetime
     payload: bytes | None
     """The gateway's element as JSON text; None when no rule of the consumer reads payloads of this kind."""
+    envelope: bytes | None
+    """What the gateway's body held besides; None also when there is none."""
 
 
 class Transaction(Protocol):

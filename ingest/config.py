@@ -89,6 +89,9 @@ class IngestConfig:
     """Of a collector's data folder."""
     disconnected_after_s: float = 300.0
     instance_silent_after_s: float = 6 * 3600.0
+    inbox_stalled_after_s: float = 60.0
+    """An ingest commit takes ``commit_s_max`` at most: what is open longer is not ours, or hangs."""
+    inbox_behind_after_s: float = 300.0
     alert_repeat_s: float = 6 * 3600.0
 
     metrics_open: bool = False

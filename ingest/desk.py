@@ -14,6 +14,7 @@ from contracts.heartbeat import Depth, Heartbeat, HeartbeatAnswer, ScopeEntry, d
 from ingest import partitions, statements
 from ingest.calm import CalmConnection
 from ingest.config import IngestConfig
+from ingest.inbox.watch import inbox_alerts
 from ingest.row import UnavailableError
 from ingest.watch import Alert, Beat, due_alerts, has_faded, judged
 
@@ -122,6 +123,7 @@ class LakeDesk:
             beats = [_beat(row) for row in await connection.fetch(statements.LAST_BEATS, COLLECTORS_MAX)]
             now = await connection.fetchval(statements.NOW)
             due = [*due_alerts(beats, self._config, now), *noted.values()]
+            due += await inbox_alerts(connection, self._config)
             told = await self._settle(connection, due, beats)
         for key in noted:
             self._notes.pop(key, None)

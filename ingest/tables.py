@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from ingest.inbox.tables import add_inbox, add_order
+from ingest.rules.tables import add_rules
 
 SCHEMA: Final = "lake"
 LOG_EPOCH: Final = "2026-01-01 00:00:00+00"
@@ -98,6 +99,7 @@ for _name, _bounds in (
 
 add_order(metadata, whatsapp_event_logs, ("_past", "_future"))
 add_inbox(metadata)
+add_rules(metadata)
 
 conflicts = Table(
     "conflicts",

@@ -15,6 +15,8 @@ SILENT, BACKLOG, DISK = "collector.silent", "collector.backlog", "collector.disk
 FADING: Final = frozenset({"direct.token"})
 """Alerts of things that happen and that nothing calls over: they end when they were not repeated for long."""
 DISCONNECTED, INSTANCE_SILENT = "instance.disconnected", "instance.silent"
+INBOX = "inbox."
+"""How the alerts of ``ingest.inbox.watch`` begin; each round looks at all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,8 @@ def judged(name: str, subject: str, beats: Sequence[Beat], config: IngestConfig)
 
     It remembers its instances over a restart; of one that was deleted it says nothing any more.
     """
+    if name.startswith(INBOX):
+        return True
     if name not in (SILENT, BACKLOG, DISK, DISCONNECTED, INSTANCE_SILENT):
         return False
     collector = subject if name in (SILENT, BACKLOG, DISK) else subject.split("/", 1)[0]

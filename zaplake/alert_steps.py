@@ -42,5 +42,9 @@ STEPS: Final[Mapping[str, str]] = {
     "collector.backlog": "zaplake collector status there",
     "collector.disk": "free the disk of its data folder",
     "instance.disconnected": "look at its phone; pair it again in the gateway",
+    "inbox.stalled": "end the transaction that stays open on the log: docs/operations.md shows which",
+    "inbox.behind": "is a zaplake work running, and is it fast enough? zaplake inbox status",
+    "inbox.paused": "zaplake inbox status; repair the rule, then zaplake inbox resume",
+    "inbox.dead": "zaplake inbox failures; repair the rule, then zaplake inbox replay CONSUMER --dead",
     "instance.silent": "restart it in the gateway: a dead socket may call itself open",
 }

@@ -13,6 +13,7 @@ import structlog
 from collector.config import CollectorConfig
 from collector.daemon import Daemon, DaemonState
 from ingest.config import IngestConfig
+from ingest.inbox.runner import Runner
 from ingest.row import CommitBatch
 from ingest.service import same_commit, serve
 from outbox.store import StoreError
@@ -22,10 +23,11 @@ from zaplake.announcing import announcing_of_backend, announcing_of_collector
 from zaplake.embedded import EmbeddedPostgres
 from zaplake.figures import UNREADABLE, Commits, Figures, LookAt, figures_of
 from zaplake.process import naming_the_port
+from zaplake.rules import consumers_of
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble
 from zaplake.webhook import TOKEN_HEADER
-from zaplake.wiring import collector_config, direct_config, ingest_config
+from zaplake.wiring import collector_config, direct_config, inbox_config, ingest_config
 
 KEEP_POSTGRES_S: Final = 1.0
 STOP_S_MAX: Final = 40.0
@@ -76,6 +78,7 @@ async def run_house(
 ) -> None:
     """Runs until ``stop``; a part that dies ends all. Stops doors first, the collector before the backend."""
     ingest_stop, collector_stop, commits = asyncio.Event(), asyncio.Event(), Commits()
+    work_stop = asyncio.Event()
     async with announcing_of_collector(settings) as tell, asyncio.TaskGroup() as tasks:
         port = asyncio.get_running_loop().create_future()
         ingest = tasks.create_task(
@@ -91,6 +94,7 @@ async def run_house(
         config = collector_config(settings, secrets=secrets, backend_url=ingest_url)
         daemon, opened = Daemon(config, on_alert=tell), asyncio.get_running_loop().create_future()
         collector = tasks.create_task(_collector(daemon, config, collector_stop, opened.set_result))
+        inbox = tasks.create_task(_inbox(settings, dsn, work_stop))
         addresses = Addresses(ingest=ingest_url, collector=url_of(config.host, await opened))
         watcher.changed("ready", addresses)
 
@@ -110,17 +114,21 @@ async def run_house(
         watcher.changed("stopping", addresses)
         for task in running:
             task.cancel()
-        try:
-            async with asyncio.timeout(STOP_S_MAX):
-                collector_stop.set()
-                await collector
-                ingest_stop.set()
-                await ingest
-        except TimeoutError as error:
-            raise Trouble(
-                f"it did not stop within {STOP_S_MAX:.0f} s",
-                "nothing that was acknowledged is lost; start it again",
-            ) from error
+        await _stop_in_turn((collector_stop, collector), (ingest_stop, ingest), (work_stop, inbox))
+
+
+async def _stop_in_turn(*parts: tuple[asyncio.Event, asyncio.Task[None]]) -> None:
+    """Doors first. Raises Trouble when that takes too long."""
+    try:
+        async with asyncio.timeout(STOP_S_MAX):
+            for stop, task in parts:
+                stop.set()
+                await task
+    except TimeoutError as error:
+        raise Trouble(
+            f"it did not stop within {STOP_S_MAX:.0f} s",
+            "nothing that was acknowledged is lost; start it again",
+        ) from error
 
 
 def url_of(host: str, port: int) -> str:
@@ -166,6 +174,13 @@ async def _ingest(
 ) -> None:
     await run_backend(settings, config, stop=stop, on_ready=on_ready, around_commit=commits.around)
     _must_be_asked(stop, "the backend")
+
+
+async def _inbox(settings: Settings, dsn: str, stop: asyncio.Event) -> None:
+    """The rules; without a door of their own, since ``up`` is one process and says how it is."""
+    consumers = consumers_of(settings.work.consumers)
+    await Runner(inbox_config(settings, dsn=dsn), consumers).run(stop)
+    _must_be_asked(stop, "the inbox")
 
 
 async def _collector(

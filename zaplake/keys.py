@@ -63,7 +63,28 @@ TEXTS: Final[Mapping[str, str]] = {
     "ingest.limits.disk_free_bytes_min": "Free bytes on a collector's disk until `collector.disk`.",
     "ingest.limits.disconnected_after_s": "Seconds not connected until `instance.disconnected`.",
     "ingest.limits.instance_silent_after_s": "Seconds open without an event until `instance.silent`.",
+    "ingest.limits.inbox_stalled_after_s": (
+        "Seconds that an open transaction may hold the inbox's horizon back until `inbox.stalled`."
+    ),
+    "ingest.limits.inbox_behind_after_s": "Age of an event that no rule has seen until `inbox.behind`.",
     "ingest.limits.alert_repeat_s": "Seconds until an alert that lasts is said again.",
+    "work.limits.poll_ms": "Milliseconds between two looks for new events; their delay, there is no NOTIFY.",
+    "work.limits.batch_events": "Events in one batch; below 500 a backlog is read half as fast.",
+    "work.limits.shards_per_batch": "Shards with little to read that share one batch.",
+    "work.limits.connections": "Batches at once in one process, each on a connection; three more look on.",
+    "work.limits.statement_s_max": "Seconds that one statement of a batch may take.",
+    "work.limits.idle_s_max": (
+        "Seconds that a worker may stand still in a batch before Postgres gives its shards to another."
+    ),
+    "work.limits.connect_s_max": "Seconds to connect to the database.",
+    "work.limits.reconnect_pause_s": "Seconds between two attempts to connect.",
+    "work.limits.retry_s": "Seconds until an event is tried again, a failure each; then it is dead.",
+    "work.limits.failing_share_max": "Share of a batch that may fail before its consumer is paused.",
+    "work.limits.failing_share_of_min": "Smaller batches have no such share.",
+    "work.limits.failing_in_row_max": "Events in a row that may fail before their consumer is paused.",
+    "work.limits.watch_every_s": "Seconds between two samples of progress and lag.",
+    "work.limits.progress_days": "Days that `processed_at` of `lake.inbox` is kept, 14 at most.",
+    "work.limits.drain_s_max": "Seconds that running batches get when the process stops.",
     "collector.limits.body_bytes_max": "Largest webhook body without its media; above it 413 and an alert.",
     "collector.limits.body_with_media_bytes_max": "Largest webhook body with them.",
     "collector.limits.media_bytes_min": "Bytes from which on a file in a body is cut out.",
@@ -116,9 +137,15 @@ TEXTS: Final[Mapping[str, str]] = {
 }
 
 NO_KEYS: Final = frozenset(
-    f"ingest.limits.{name}" for name in ("dsn", "secrets", "metrics_open", "blob_folder", "blob_store_url")
+    {
+        *(
+            f"ingest.limits.{name}"
+            for name in ("dsn", "secrets", "metrics_open", "blob_folder", "blob_store_url")
+        ),
+        *(f"work.limits.{name}" for name in ("dsn", "transaction_pooler", "metrics_open")),
+    }
 )
-"""Set by database_url, signing_secrets, data_dir and two keys of ingest."""
+"""Set by database_url, signing_secrets, data_dir, and keys of ingest and of work."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,8 @@ def _shown(key: Key) -> str:
     if value is None or value == () or value == frozenset() or value == {}:
         return ""
     assert not isinstance(value, Secret | Mapping), "no secret and no table has a default"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -17,6 +17,7 @@ from contracts.envelope import WRAP_BYTES_MAX
 from ingest.config import CANCEL_S, IngestConfig
 from zaplake.secret import Secret
 from zaplake.trouble import UsageTrouble
+from zaplake.work_settings import WorkSettings
 
 LOOPBACK: tuple[str, ...] = ("127.0.0.1", "::1", "localhost")
 SecretList: TypeAlias = tuple[Secret, ...]
@@ -224,6 +225,7 @@ class Settings:
     capture: CapturePolicy = field(default_factory=CapturePolicy)
     log: LogSettings = field(default_factory=LogSettings)
     ingest: IngestSettings = field(default_factory=IngestSettings)
+    work: WorkSettings = field(default_factory=WorkSettings)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
     evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
 

@@ -13,6 +13,7 @@ import msgspec
 
 import contracts.configured
 import ingest.config
+from ingest.inbox.config import InboxConfigError
 from zaplake.keys import ENV_ALIASES, ENV_PREFIX, Key, all_keys, build
 from zaplake.secret import Secret
 from zaplake.settings import Settings, refuse_dangerous
@@ -42,6 +43,8 @@ def load_settings(
             values[name] = _converted(all_keys()[name], value, "the command line", from_text=False)
     try:
         settings = build(values)
+    except InboxConfigError as error:
+        raise UsageTrouble(f"settings: work.limits: {error}", _SEE) from error
     except ingest.config.ConfigError as error:
         raise UsageTrouble(f"settings: ingest.limits: {error}", _SEE) from error
     except contracts.configured.ConfigError as error:

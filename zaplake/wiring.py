@@ -12,6 +12,7 @@ from contracts.configured import ConfigError, GatewayConfig, cut_values, default
 from ingest.config import ConfigError as IngestConfigError
 from ingest.config import IngestConfig
 from ingest.direct.config import DirectConfig
+from ingest.inbox.config import InboxConfig
 from zaplake.secret import Secret, kept_secret
 from zaplake.settings import AmqpSettings, GatewayAmqpSettings, GatewaySettings, Settings
 from zaplake.trouble import Trouble, UsageTrouble
@@ -44,6 +45,16 @@ def ingest_config(settings: Settings, *, dsn: str, secrets: tuple[bytes, ...]) -
         )
     except IngestConfigError as error:
         raise UsageTrouble(f"settings: ingest.{error}", "see docs/settings.md") from error
+
+
+def inbox_config(settings: Settings, *, dsn: str) -> InboxConfig:
+    """The configuration of the process that runs rules."""
+    return dataclasses.replace(
+        settings.work.limits,
+        dsn=dsn,
+        transaction_pooler=settings.ingest.limits.transaction_pooler,
+        metrics_open=settings.work.metrics_open,
+    )
 
 
 def collector_config(

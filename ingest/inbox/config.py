@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from ingest.config import ConfigError
 
 
+class InboxConfigError(ConfigError):
+    """One of the inbox's own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxConfig:
-    """Settings of one process of the inbox. Raises ConfigError for what must not start."""
+    """Settings of one process of the inbox. Raises InboxConfigError for what must not start."""
 
     dsn: str
     poll_ms: int = 25
@@ -43,19 +47,21 @@ class InboxConfig:
     def __post_init__(self) -> None:
         for name in ("batch_events", "shards_per_batch", "connections", "failing_in_row_max"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1")
+                raise InboxConfigError(f"{name} must be at least 1")
         for name in ("statement_s_max", "connect_s_max", "reconnect_pause_s", "watch_every_s"):
             if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be above 0")
+                raise InboxConfigError(f"{name} must be above 0")
         if not 1 <= self.poll_ms <= 1000:
-            raise ConfigError("poll_ms must be between 1 and 1000")
+            raise InboxConfigError("poll_ms must be between 1 and 1000")
         if self.idle_s_max < 1:
-            raise ConfigError("idle_s_max is below 1 s: a busy moment would cost a batch")
+            raise InboxConfigError("idle_s_max is below 1 s: a busy moment would cost a batch")
         if self.drain_s_max <= self.statement_s_max:
-            raise ConfigError("drain_s_max is not above statement_s_max: a stop would cut a slow batch off")
+            raise InboxConfigError("drain_s_max is not above statement_s_max: a stop would cut batches off")
         if not self.retry_s or min(self.retry_s) <= 0:
-            raise ConfigError("retry_s must name one delay at least, each above 0")
+            raise InboxConfigError("retry_s must name one delay at least, each above 0")
+        if not 0 < self.progress_days <= 14:
+            raise InboxConfigError("progress_days must be above 0 and at most 14, as far as the view looks")
         if not 0 < self.failing_share_max <= 1:
-            raise ConfigError("failing_share_max must be above 0 and at most 1")
+            raise InboxConfigError("failing_share_max must be above 0 and at most 1")
         if self.failing_share_of_min * self.failing_share_max < 1:
-            raise ConfigError("failing_share_of_min is so small that one failing event would pause all")
+            raise InboxConfigError("failing_share_of_min is so small that one failing event would pause all")

@@ -89,6 +89,7 @@ class Runner:
             if now - due_at >= DUE_S:
                 due_at = now
                 await self._find_due(connection)
+                await connection.fetch(statements.FREE_STUCK, self.config.idle_s_max)
             await asyncio.sleep(self.config.poll_ms / 1000)
 
     async def _find(self, connection: asyncpg.Connection[Any], horizon: int) -> None:

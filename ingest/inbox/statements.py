@@ -15,9 +15,19 @@ SET LOCAL statement_timeout = {statement_ms};
 SET LOCAL idle_in_transaction_session_timeout = {idle_ms};
 SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
 SET LOCAL jit = off;
+SET LOCAL application_name = 'zaplake-inbox-batch';
 """
 COMMIT: Final = "COMMIT"
 ROLLBACK: Final = "ROLLBACK"
+
+# A worker that stands still after Parse and before Bind is not "idle in transaction" for Postgres, and no
+# timeout ends it: whoever looks for work does. state_change is when the server began to wait for it.
+FREE_STUCK: Final = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+ WHERE application_name = 'zaplake-inbox-batch' AND datname = current_database() AND usename = current_user
+   AND state = 'active' AND wait_event = 'ClientRead'
+   AND state_change < clock_timestamp() - make_interval(secs => $1)
+"""
 
 # Halves of a batch are tried one by one; what one of them did is undone alone.
 SAVEPOINT: Final = "SAVEPOINT part"
@@ -66,7 +76,8 @@ SELECT l.shard, l.seq, w.*
      ORDER BY g.seq LIMIT $4) l
   LEFT JOIN LATERAL (
     SELECT l.event_id, l.kind, l.type, l.gateway, l.instance, l.scope, l.chat_jid, l.occurred_at,
-           l.received_at, CASE WHEN $6::text[] IS NULL OR l.kind = ANY ($6) THEN l.payload END
+           l.received_at, CASE WHEN $6::text[] IS NULL OR l.kind = ANY ($6) THEN l.payload END,
+           CASE WHEN $6::text[] IS NULL OR l.kind = ANY ($6) THEN l.envelope END
      WHERE $5::text[] IS NULL OR l.kind = ANY ($5)) w ON true
  LIMIT $4
 """
@@ -106,7 +117,7 @@ SELECT f.shard, f.seq, f.attempts
 """
 READ_PARKED: Final = """
 SELECT l.shard, l.seq, l.event_id, l.kind, l.type, l.gateway, l.instance, l.scope, l.chat_jid, l.occurred_at,
-       l.received_at, l.payload
+       l.received_at, l.payload, l.envelope
   FROM unnest($1::smallint[], $2::bigint[]) AS r (shard, seq)
  CROSS JOIN LATERAL (
     SELECT * FROM lake.whatsapp_event_logs g WHERE g.shard = r.shard AND g.seq = r.seq LIMIT 1) l
@@ -154,4 +165,55 @@ SELECT coalesce(sum(u.events), 0)::bigint AS unread, coalesce(bool_or(u.events >
 PARKED: Final = """
 SELECT count(*) FILTER (WHERE state = 'FAILED') AS failed, count(*) FILTER (WHERE state = 'DEAD') AS dead
   FROM lake.inbox_failures WHERE consumer = $1
+"""
+
+CONSUMERS: Final = "SELECT name, paused_at, paused_reason FROM lake.inbox_consumers ORDER BY name"
+
+# What a person must look at comes first.
+FAILURES: Final = """
+SELECT consumer, seq, event_id, state, attempts, due_at, failed_at, last_error FROM lake.inbox_failures
+ WHERE $1::text IS NULL OR consumer = $1
+ ORDER BY state, failed_at DESC LIMIT $2
+"""
+
+REVIVE: Final = """
+UPDATE lake.inbox_failures SET state = 'FAILED', attempts = 0, due_at = now()
+ WHERE consumer = $1 AND state = 'DEAD' AND ($2::uuid[] IS NULL OR event_id = ANY ($2))
+RETURNING seq
+"""
+
+# The arrival of an event and its number agree but for the length of a commit: all from the least one on.
+FIRST_SINCE: Final = "SELECT min(seq) FROM lake.whatsapp_event_logs WHERE received_at >= $1"
+
+# A batch that runs ends first; then nobody can move a cursor forward over what is to be read again.
+LOCK_CURSORS: Final = "SELECT FROM lake.inbox_cursors WHERE consumer = $1 ORDER BY shard FOR UPDATE"
+MOVE_BACK: Final = "UPDATE lake.inbox_cursors SET position = $2 WHERE consumer = $1 AND position > $2"
+FORGET_FAILURES: Final = "DELETE FROM lake.inbox_failures WHERE consumer = $1 AND seq >= $2"
+
+RESUME: Final = """
+UPDATE lake.inbox_consumers
+   SET paused_at = NULL, paused_reason = NULL, guarded_from = greatest(guarded_from, $2)
+ WHERE name = $1 AND paused_at IS NOT NULL RETURNING name
+"""
+
+# For the watch: the oldest transaction that holds the horizon back while numbers go on, how long each
+# consumer's oldest unread event has waited, and what is parked for good.
+STALLED: Final = """
+SELECT extract(epoch FROM now() - min(a.xact_start))::float8 AS age_s
+  FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid, lake.log_seq s
+ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.classid::bigint >> 16 = 24225
+   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+   AND (CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END)
+       > ((l.classid::bigint & 65535) << 32) | l.objid::bigint
+"""
+TROUBLE: Final = """
+SELECT k.name, k.paused_at IS NOT NULL AS is_paused, coalesce(k.paused_reason, '') AS reason,
+       (SELECT count(*) FROM lake.inbox_failures f WHERE f.consumer = k.name AND f.state = 'DEAD') AS dead,
+       coalesce((SELECT extract(epoch FROM now() - min(u.received_at))
+                   FROM lake.inbox_cursors c
+                  CROSS JOIN LATERAL (
+                     SELECT received_at FROM lake.whatsapp_event_logs l
+                      WHERE l.shard = c.shard AND l.seq > c.position ORDER BY l.seq LIMIT 1) u
+                  WHERE c.consumer = k.name), 0)::float8 AS oldest_s
+  FROM lake.inbox_consumers k ORDER BY k.name
 """

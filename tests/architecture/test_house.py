@@ -50,7 +50,7 @@ def test_no_file_names_a_registry_or_a_machine_path() -> None:
 def test_compose_file_has_limits_checks_and_restart() -> None:
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
     services = compose["services"]
-    assert {"postgres", "serve", "collect"} <= set(services)
+    assert {"postgres", "serve", "work", "collect"} <= set(services)
     for name, service in services.items():
         limits = service["deploy"]["resources"]["limits"]
         assert limits["memory"], name

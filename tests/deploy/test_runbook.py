@@ -13,7 +13,7 @@ RAISED = re.compile(
 
 def code() -> str:
     return "".join(
-        path.read_text() for room in ("collector", "ingest") for path in (ROOT / room).glob("*.py")
+        path.read_text() for room in ("collector", "ingest") for path in (ROOT / room).rglob("*.py")
     )
 
 

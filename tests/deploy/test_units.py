@@ -10,10 +10,10 @@ import pytest
 from collector.config import Limits
 from zaplake.cli import USAGE, run
 from zaplake.keys import all_keys
-from zaplake.settings import NO_DSN
+from zaplake.settings import NO_DSN, Settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-UNITS = ("zaplake-collect.service", "zaplake-serve.service")
+UNITS = ("zaplake-collect.service", "zaplake-serve.service", "zaplake-work.service")
 HARDENED = (
     "NoNewPrivileges", "PrivateTmp", "PrivateDevices", "ProtectHome", "ProtectKernelTunables",
     "ProtectKernelModules", "ProtectControlGroups", "RestrictSUIDSGID",
@@ -58,6 +58,7 @@ def test_a_stop_waits_longer_than_the_drain() -> None:
     theirs = Limits()
     assert int(unit(UNITS[0])["Service"]["TimeoutStopSec"]) > theirs.stop_grace_s + theirs.drain_s
     assert int(unit(UNITS[1])["Service"]["TimeoutStopSec"]) > NO_DSN.drain_s_max
+    assert int(unit(UNITS[2])["Service"]["TimeoutStopSec"]) > Settings().work.limits.drain_s_max
 
 
 @pytest.mark.parametrize("name", UNITS)

@@ -30,6 +30,8 @@ LEAVES = (
     ("collector", "export"), ("collector", "import"), ("alerts", "test"),
     ("gateway", "connect"), ("gateway", "check"),
     ("gateway", "token", "create"), ("gateway", "token", "list"), ("gateway", "token", "revoke"),
+    ("work",), ("inbox", "status"), ("inbox", "failures"),
+    ("inbox", "replay"), ("inbox", "pause"), ("inbox", "resume"),
 )  # fmt: skip
 
 
@@ -64,6 +66,7 @@ def test_the_list_of_commands_is_complete(command: Command) -> None:
         ("lake",),
         ("db",),
         ("alerts",),
+        ("inbox",),
     )
     for group in groups:
         listed = command(*group, "--help").out

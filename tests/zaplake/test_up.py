@@ -94,6 +94,8 @@ def test_a_webhook_is_a_row(house: House) -> None:
     found = rows(house.data_dir, "select kind, type, payload from lake.whatsapp_event_logs")
     assert [(row["kind"], row["type"]) for row in found] == [("message", "messages.upsert")]
     assert found[0]["payload"]["message"] == {"conversation": "Oi"}
+    chats = "select scope, chat_kind from lake.chats"
+    assert until(lambda: rows(house.data_dir, chats)) == [{"scope": "evolution/loja", "chat_kind": "user"}]
 
 
 def test_what_must_stay_private_is_private(house: House) -> None:

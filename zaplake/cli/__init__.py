@@ -21,11 +21,13 @@ INTERRUPTED: Final = 130
 COMMANDS: Final = (
     ("up", "zaplake.cli.running:up", "Run everything on this machine: Postgres, backend, collector."),
     ("serve", "zaplake.cli.running:serve", "Run the backend that commits events to Postgres."),
+    ("work", "zaplake.cli.working:work", "Run the rules on what is in the lake."),
     ("collect", "zaplake.cli.running:collect", "Run the collector beside a gateway."),
     ("db", "zaplake.cli.running:db", "Look after the lake's schema."),
     ("collector", "zaplake.cli.collector:app", "Look after the collector of a data folder."),
     ("alerts", "zaplake.cli.alerts:app", "Look after where alerts are sent."),
     ("gateway", "zaplake.cli.gateway:app", "Connect a gateway's webhook to the collector."),
+    ("inbox", "zaplake.cli.inbox:app", "Look after the rules: lag, failures, replay."),
     ("lake", "zaplake.cli.lake:app", "Ask the lake."),
     ("doctor", "zaplake.cli.doctor:doctor", "Try each thing and say what to run next."),
 )

@@ -12,6 +12,8 @@ import pytest
 
 from contracts.inbox import LoggedEvent, Rule, Transaction
 from ingest.config import ConfigError
+from ingest.inbox import statements
+from ingest.inbox.batch import begin
 from ingest.inbox.config import InboxConfig
 from ingest.inbox.consumer import Consumer
 from ingest.inbox.runner import Runner
@@ -156,6 +158,24 @@ async def test_a_stop_does_not_wait_for_ever(dsn: str) -> None:
         await until(connection, "SELECT sum(position) FROM lake.inbox_cursors", 0)
         async with running(dsn, consumer(counting())):
             await until(connection, HOW_MANY, 64)
+
+
+@pytest.mark.parametrize("has_parsed", [False, True], ids=["idle", "between Parse and Bind"])
+async def test_a_worker_that_stands_still_loses_its_shards(dsn: str, has_parsed: bool) -> None:
+    """The second state is none that Postgres has a timeout for."""
+    config = InboxConfig(dsn=dsn, idle_s_max=1)
+    async with lake(dsn) as connection:
+        async with running(dsn, consumer(counting())):
+            await until(connection, "SELECT count(*) FROM lake.inbox_cursors", 64)
+        stuck = await asyncpg.connect(dsn)
+        await stuck.execute(begin(config))
+        assert len(await stuck.fetch(statements.CLAIM, "rules", list(range(64)))) == 64
+        if has_parsed:
+            await stuck.prepare(statements.SETTLE)
+        await fill(connection, 640)
+        async with running(dsn, consumer(counting()), idle_s_max=1):
+            await until(connection, HOW_MANY, 640)
+        stuck.terminate()
 
 
 async def test_a_bug_of_the_runner_ends_the_process(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
