@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -54,6 +55,18 @@ def disturbed(
         if rng.random() < repeat_share:
             late.append((position + rng.randint(1, LAG_WEBHOOKS_MAX), webhook))
     yield from (kept for _, kept in late)
+
+
+def carried(
+    source: Iterable[Webhook], channel: Literal["webhook", "rabbitmq"], *, seed: int, drop_share: float
+) -> Iterator[Webhook]:
+    """What comes by that channel: ``drop_share`` of the events by only one of the two, the others by both."""
+    for webhook in source:
+        digest = hashlib.sha256(f"{seed} ".encode() + webhook.body).digest()
+        chance = int.from_bytes(digest[:8]) / 2**64
+        is_lost = chance < drop_share / 2 if channel == "webhook" else drop_share / 2 <= chance < drop_share
+        if not is_lost:
+            yield webhook
 
 
 class Instance:

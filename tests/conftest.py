@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import settings
 
 from ingest.schema import upgrade
 from tests.support.postgres import PgServer, database_name, fresh_database, postgres_server
+from tests.support.rabbit import Rabbit
+from tests.support.rabbitmq import Broker, NoBroker, broker_of_our_own, no_broker
 
 # A busy machine is no failure; what must be fast has a test of its own.
 settings.register_profile("zaplake", deadline=None)
@@ -40,3 +43,37 @@ async def dsn(pg_server: PgServer, migrated_template: str) -> AsyncIterator[str]
     """A fresh migrated database of this test's own, dropped afterwards."""
     async with fresh_database(pg_server, migrated_template) as clone:
         yield clone
+
+
+@pytest.fixture(scope="session")
+def own_broker() -> Iterator[Broker]:
+    """A RabbitMQ that may be stopped; whoever does starts it again."""
+    try:
+        with broker_of_our_own() as broker:
+            yield broker
+    except NoBroker as error:
+        no_broker(str(error))
+
+
+@pytest.fixture(scope="session")
+def amqp_url(request: pytest.FixtureRequest) -> str:
+    """AMQP_URL's broker, else our own."""
+    given = os.environ.get("AMQP_URL")
+    if given:
+        return given
+    broker: Broker = request.getfixturevalue("own_broker")
+    return broker.url
+
+
+@pytest.fixture
+async def rabbit(amqp_url: str) -> AsyncIterator[Rabbit]:
+    """Names of this test's own in that broker; deleted at the end."""
+    async with Rabbit(amqp_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def own_rabbit(own_broker: Broker) -> AsyncIterator[Rabbit]:
+    """The same in the broker that may be stopped."""
+    async with Rabbit(own_broker.url) as opened:
+        yield opened

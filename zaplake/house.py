@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import structlog
@@ -17,24 +16,19 @@ from ingest.inbox.runner import Runner
 from ingest.row import CommitBatch
 from ingest.service import same_commit, serve
 from outbox.store import StoreError
-from simulator.gateway import Gateway, paced
-from simulator.story import disturbed, webhooks
 from zaplake.announcing import announcing_of_backend, announcing_of_collector
+from zaplake.demo import Demo, simulate
 from zaplake.embedded import EmbeddedPostgres
 from zaplake.figures import UNREADABLE, Commits, Figures, LookAt, figures_of
 from zaplake.process import naming_the_port
 from zaplake.rules import consumers_of
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble
-from zaplake.webhook import TOKEN_HEADER
 from zaplake.wiring import collector_config, direct_config, inbox_config, ingest_config
 
 KEEP_POSTGRES_S: Final = 1.0
 STOP_S_MAX: Final = 40.0
 """Doors and workers have shorter limits of their own; above this the stop is called failed."""
-DEMO_INSTANCES: Final = 3
-DEMO_SHARE: Final = 0.15
-"""Of the webhooks are repeated, and as many arrive late."""
 
 StateName: TypeAlias = Literal["ready", "postgres_restarted", "stopping"]
 _log = structlog.get_logger("zaplake.house")
@@ -56,14 +50,6 @@ class Watcher(Protocol):
 
     async def watch(self, look: LookAt, addresses: Addresses) -> None:
         """Shows what happens, for as long as everything runs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demo:
-    """How the simulated gateway behaves."""
-
-    seed: int
-    per_second: float
 
 
 async def run_house(
@@ -108,7 +94,7 @@ async def run_house(
         if postgres is not None:
             others.append(_keep(postgres, lambda: watcher.changed("postgres_restarted", addresses)))
         if demo is not None:
-            others.append(_simulate(demo, config, addresses.collector))
+            others.append(simulate(demo, config, addresses.collector))
         running = [tasks.create_task(other) for other in others]
         await stop.wait()
         watcher.changed("stopping", addresses)
@@ -210,16 +196,3 @@ async def _keep(postgres: EmbeddedPostgres, on_restart: Callable[[], None]) -> N
                 on_restart()
         except Trouble as trouble:
             _log.error("postgres.failed", what=trouble.what)
-
-
-async def _simulate(demo: Demo, config: CollectorConfig, collector_url: str) -> None:
-    gateway = next((gateway for gateway in config.gateways if gateway.family == "evolution"), None)
-    if gateway is None:
-        raise Trouble(
-            "the demo is an Evolution gateway, but none is configured", "add one, or leave --demo out"
-        )
-    headers = {TOKEN_HEADER: gateway.tokens[0]} if gateway.tokens else {}
-    story = webhooks(demo.seed, instances=DEMO_INSTANCES, start_at=datetime.now(UTC))
-    sent = disturbed(story, demo.seed, repeat_share=DEMO_SHARE, delay_share=DEMO_SHARE)
-    sender = Gateway(f"{collector_url}/gateways/{gateway.name}", seed=demo.seed, headers=headers)
-    await sender.run(paced(sent, demo.per_second))

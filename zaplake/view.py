@@ -63,14 +63,15 @@ class JsonLines:
 class PlainLines:
     """For a log file or a pipe: where to point the gateway, then a line now and then."""
 
-    def __init__(self, out: TextIO, settings: Settings) -> None:
-        self._out, self._settings = out, settings
+    def __init__(self, out: TextIO, settings: Settings, note: str = "") -> None:
+        """``note`` is shown with where to point the gateway."""
+        self._out, self._settings, self._note = out, settings, note
 
     def changed(self, state: StateName, addresses: Addresses) -> None:
         """Writes the line at once."""
         self._say(f"zaplake {state.replace('_', ' ')}")
         if state == "ready":
-            for line in _how_to(self._settings, addresses):
+            for line in _how_to(self._settings, addresses, self._note):
                 self._say(line)
 
     async def watch(self, look: LookAt, addresses: Addresses) -> None:
@@ -90,8 +91,9 @@ class PlainLines:
 class LiveTable:
     """For a person at a terminal."""
 
-    def __init__(self, console: Console, settings: Settings) -> None:
-        self._console, self._settings = console, settings
+    def __init__(self, console: Console, settings: Settings, note: str = "") -> None:
+        """``note`` is shown with where to point the gateway."""
+        self._console, self._settings, self._note = console, settings, note
 
     def changed(self, state: StateName, addresses: Addresses) -> None:
         """Only what is not in the table."""
@@ -109,7 +111,7 @@ class LiveTable:
     def _drawing(self, figures: Figures, addresses: Addresses) -> Group:
         table = Table(*NUMBERS, title="zaplake")
         table.add_row(*(f"{getattr(figures, name):,}" for name in NUMBERS))
-        lines = [Text(line) for line in _how_to(self._settings, addresses)]
+        lines = [Text(line) for line in _how_to(self._settings, addresses, self._note)]
         return Group(
             table, *lines, Text(figures.trouble, style="bold red"), Text("Ctrl-C stops it.", style="dim")
         )
@@ -121,9 +123,11 @@ def gateway_urls(settings: Settings, addresses: Addresses) -> dict[str, str]:
     return {gateway.name: f"{addresses.collector}/gateways/{gateway.name}" for gateway in gateways}
 
 
-def _how_to(settings: Settings, addresses: Addresses) -> list[str]:
+def _how_to(settings: Settings, addresses: Addresses, note: str) -> list[str]:
     lines = ["Point your gateway's webhook here:"]
     lines += [f"  {name:<10} {url}/<instance>" for name, url in gateway_urls(settings, addresses).items()]
+    if note:
+        lines.append(note)
     lines.append(f"Ask the lake: {_program()} {ASK}{_where(settings)}")
     return lines
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.shapes import long
-from simulator.story import LAG_WEBHOOKS_MAX, Webhook, disturbed, webhooks
+from simulator.story import LAG_WEBHOOKS_MAX, Webhook, carried, disturbed, webhooks
 
 START = datetime(2026, 11, 29, 12, tzinfo=UTC)
 
@@ -83,3 +83,19 @@ def test_long_halves_make_the_whole_again(value: int) -> None:
     assert isinstance(high, int)
     assert -(1 << 31) <= low < 1 << 31
     assert (high << 32) + (low & 0xFFFFFFFF) == value
+
+
+@given(st.integers(), st.floats(0, 1))
+def test_every_event_comes_by_one_of_both_channels(seed: int, drop_share: float) -> None:
+    told = story(5, 200)
+    by_webhook = list(carried(told, "webhook", seed=seed, drop_share=drop_share))
+    by_broker = list(carried(told, "rabbitmq", seed=seed, drop_share=drop_share))
+    assert {hook.body for hook in by_webhook} | {hook.body for hook in by_broker} == {h.body for h in told}
+    if drop_share == 0:
+        assert by_webhook == by_broker == told
+
+
+def test_the_share_is_kept_and_both_channels_lose() -> None:
+    told = story(5, 2000)
+    left = [len(list(carried(told, channel, seed=1, drop_share=0.5))) for channel in ("webhook", "rabbitmq")]
+    assert all(1400 < count < 1600 for count in left)

@@ -23,6 +23,8 @@ BIN: Final = Path("/usr/lib/rabbitmq/bin")
 """Debian's scripts behind ``/usr/sbin``, which would change the user and the folder."""
 START_S_MAX: Final = 90.0
 STOP_S_MAX: Final = 30.0
+DEADLINE_S: Final = 15.0
+"""What a test waits for at most."""
 
 
 class NoBroker(Exception):

@@ -9,7 +9,7 @@ import random
 import sys
 from typing import Annotated, Final
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, validators
 from rich.console import Console
 
 from collector.daemon import Daemon, DaemonState
@@ -17,14 +17,15 @@ from zaplake import logs
 from zaplake.announcing import announcing_of_collector
 from zaplake.cli.options import AsJson, Common, settle
 from zaplake.database import lake_dsn, migrate, required_dsn
+from zaplake.demo import Demo, channels_told
 from zaplake.embedded import EmbeddedPostgres
-from zaplake.house import Demo, Watcher, run_backend, run_house, url_of
+from zaplake.house import Watcher, run_backend, run_house, url_of
 from zaplake.process import naming_the_port, run_until_stopped
 from zaplake.secret import ensure_secret
 from zaplake.settings import Settings, refuse_misfit
 from zaplake.trouble import UsageTrouble
 from zaplake.view import JsonLines, LiveTable, PlainLines
-from zaplake.wiring import collector_config, ingest_config, signing_secrets
+from zaplake.wiring import collector_config, ingest_config, signing_secrets, verbs_config
 from zaplake.workers import run_workers, stdin_closed
 
 DEMO_PER_SECOND: Final = 8.0
@@ -40,6 +41,7 @@ def up(
     http_port: HttpPort = None,
     collector_port: CollectorPort = None,
     seed: int | None = None,
+    drop: Annotated[float, Parameter(validator=validators.Number(gte=0, lte=1))] = 0.0,
     common: Common | None = None,
 ) -> int:
     """Run everything on this machine: Postgres, backend, collector.
@@ -51,6 +53,7 @@ def up(
 
     ```sh
     zaplake up --demo
+    AMQP_URL=amqp://guest:guest@127.0.0.1/ zaplake up --demo --drop 0.2
     zaplake up --json --data-dir /var/lib/zaplake --http-port 8000 --collector-port 8080
     ```
 
@@ -66,6 +69,8 @@ def up(
         Port the gateways post to; 0 takes a free one. [default: 8080]
     seed
         Seed of the demo's story. [default: by chance]
+    drop
+        Share of the demo's events that come by only one of webhook and RabbitMQ; needs AMQP_URL.
     """
     settings = settle(common, {"ingest.port": http_port, "collector.port": collector_port})
     if settings.ingest.port == settings.collector.port != 0:
@@ -78,7 +83,8 @@ def up(
         ensure_secret(settings.data_dir)
     story = None
     if demo:
-        story = Demo(seed=random.getrandbits(32) if seed is None else seed, per_second=DEMO_PER_SECOND)
+        chosen = random.getrandbits(32) if seed is None else seed
+        story = Demo(seed=chosen, per_second=DEMO_PER_SECOND, drop_share=drop)
     with contextlib.ExitStack() as stack:
         postgres = None
         if settings.database_url is None:
@@ -93,13 +99,14 @@ def _run_house(
     settings: Settings, *, postgres: EmbeddedPostgres | None, story: Demo | None, as_json: bool
 ) -> None:
     dsn = postgres.dsn if postgres is not None else required_dsn(settings)
+    note = channels_told(verbs_config(settings)) if story is not None else ""
     watcher: Watcher
     if as_json:
         watcher = JsonLines(sys.stdout, settings)
     elif sys.stdout.isatty():
-        watcher = LiveTable(Console(), settings)
+        watcher = LiveTable(Console(), settings, note)
     else:
-        watcher = PlainLines(sys.stdout, settings)
+        watcher = PlainLines(sys.stdout, settings, note)
 
     async def main(stop: asyncio.Event) -> None:
         await migrate(dsn)

@@ -19,8 +19,8 @@ from outbox.clock import SystemClock
 from outbox.record import NewRecord, PutResult
 from outbox.sqlite import open_sqlite
 from outbox.store import Store, StoreFull, StoreUnavailable
-from tests.collector.amqp.playing import Rabbit
 from tests.collector.running import Running, collector_config, eventually, fixture, limits, message, running
+from tests.support.rabbit import Rabbit
 
 NO_BACKEND = "http://127.0.0.1:9"
 

@@ -13,7 +13,6 @@ import pytest
 from collector.amqp_broker import Delivery, Link, Look, connected
 from collector.amqp_config import DLQ, RETURNED
 from collector.amqp_watch import MuteGuard
-from tests.collector.amqp.playing import Rabbit
 from tests.collector.amqp.test_door import (
     NO_BACKEND,
     broker_of,
@@ -25,6 +24,7 @@ from tests.collector.amqp.test_door import (
     settled,
 )
 from tests.collector.running import collector_config, limits, message, running
+from tests.support.rabbit import Rabbit
 from tests.support.rabbitmq import Broker
 from tests.support.relay import Relay, relay_to
 

@@ -14,8 +14,8 @@ from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, ChannelNotFoundEntity
 from pamqp.common import FieldTable
 
-from collector.amqp_config import DLQ, RETURNED, AmqpConfig
-from tests.collector.running import DEADLINE_S
+from collector.amqp_config import DLQ, EVENTS, RETURNED, AmqpConfig
+from tests.support.rabbitmq import DEADLINE_S
 
 
 class Rabbit:
@@ -35,8 +35,9 @@ class Rabbit:
     async def __aexit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        of_the_gateway = {f"{self.exchange}.{event}" for event in EVENTS}
         async with self.channel() as channel:
-            for queue in self._queues:
+            for queue in self._queues | of_the_gateway:
                 await channel.queue_delete(queue)
             for exchange in (self.instance, self.exchange):
                 await channel.exchange_delete(exchange)
@@ -60,6 +61,7 @@ class Rabbit:
             "url": self.url,
             "instances": (self.instance,),
             "global_exchange": self.exchange,
+            "prefix": self.exchange,
             "queue": self.queue,
         }
         return AmqpConfig(**{**values, **changes})
@@ -72,10 +74,15 @@ class Rabbit:
                 message = aio_pika.Message(body, delivery_mode=aio_pika.DeliveryMode.NOT_PERSISTENT)
                 await target.publish(message, routing_key=event, mandatory=False)
 
-    async def declare_as_gateway(self, event: str) -> str:
-        """The queue that Evolution makes at the first event of a type."""
+    def gateways(self, event: str) -> str:
+        """The name of the gateway's own queue for that event of our instance."""
         name = f"{self.instance}.{event}"
         self._queues.add(name)
+        return name
+
+    async def declare_as_gateway(self, event: str) -> str:
+        """The queue that Evolution makes at the first event of a type."""
+        name = self.gateways(event)
         async with self.channel() as channel:
             target = await channel.declare_exchange(self.instance, "topic", durable=True)
             queue = await channel.declare_queue(name, durable=True, arguments={"x-queue-type": "quorum"})
@@ -144,3 +151,10 @@ class Rabbit:
         async with self.channel() as channel:
             found = await channel.declare_queue(queue, passive=True)
             return await found.get(no_ack=True, fail=False)
+
+    async def fetch_all(self, queue: str) -> list[AbstractIncomingMessage]:
+        """Takes all messages away."""
+        taken = []
+        while (message := await self.fetch(queue)) is not None:
+            taken.append(message)
+        return taken
