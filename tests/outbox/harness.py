@@ -12,7 +12,7 @@ from typing import Final
 from outbox.clock import ManualClock
 from outbox.shipper import Shipper, ShipperConfig
 from outbox.shipper_events import ShipperEvent
-from outbox.store import Store
+from outbox.store import Queue
 from tests.outbox.records import put_ids
 from tests.support.scripted_transport import Script, ScriptedTransport
 
@@ -22,7 +22,7 @@ TURNS_AT_REST: Final = 5
 
 @dataclass
 class Ship:
-    store: Store
+    store: Queue
     clock: ManualClock
     transport: ScriptedTransport
     shipper: Shipper
@@ -69,7 +69,7 @@ class Ship:
 
 @contextlib.asynccontextmanager
 async def shipping(
-    store: Store,
+    store: Queue,
     clock: ManualClock,
     script: Script,
     *,

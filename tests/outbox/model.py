@@ -36,6 +36,8 @@ class Model:
     number: int = 0
     waiting: dict[Key, Waiting] = field(default_factory=dict)
     claimed: set[Key] = field(default_factory=set)
+    unknown: set[Key] = field(default_factory=set)
+    """Waiting for an answer, not for a try."""
     seen: set[Key] = field(default_factory=set)
     dead: dict[Key, bytes] = field(default_factory=dict)
     last: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -79,10 +81,17 @@ class Model:
         else:
             self.last[guard.key] = {}
 
-    def due(self) -> list[Key]:
+    def free(self, *, unknown: bool = False) -> list[tuple[float, int, Key]]:
+        """What nobody holds: to be tried, or to be asked about; as (due, order, key) in a claim's order."""
+        return sorted(
+            (waiting.due_s, waiting.order, key)
+            for key, waiting in self.waiting.items()
+            if self.is_free(key) and (key in self.unknown) is unknown
+        )
+
+    def due(self, *, unknown: bool = False) -> list[Key]:
         """What a claim without bounds returns, in its order."""
-        free = [(w.due_s, w.order, key) for key, w in self.waiting.items() if self.is_free(key)]
-        return [key for due_s, _, key in sorted(free) if due_s <= self.now_s]
+        return [key for due_s, _, key in self.free(unknown=unknown) if due_s <= self.now_s]
 
     def is_free(self, key: Key) -> bool:
         return key not in self.claimed and not any(self.refs.get(key, {}).values())
@@ -90,6 +99,7 @@ class Model:
     def deliver(self, key: Key) -> None:
         del self.waiting[key]
         self.claimed.discard(key)
+        self.unknown.discard(key)
         self.seen.add(key)
         self.unrefer(key)
 
@@ -148,3 +158,4 @@ class Model:
     def kill(self, key: Key) -> None:
         self.dead[key] = self.waiting.pop(key).body
         self.claimed.discard(key)
+        self.unknown.discard(key)

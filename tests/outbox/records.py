@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from outbox.clock import Clock
+from outbox.postgres.enqueue import DueRecord
+from outbox.postgres.store import PostgresStore
 from outbox.record import Guard, GuardMode, MakeId, NewBlob, NewRecord, PutOutcome, Record
-from outbox.store import Claiming, Settlement, Store
+from outbox.store import Claiming, Queue, Settlement, Store
 from outbox.verdict import Verdict
 
 MIB = 1024 * 1024
@@ -41,13 +43,33 @@ def marked_lost(body: bytes, sha256: str, reason: str) -> bytes:
     return body + f"|lost {sha256[:8]}: {reason}".encode()
 
 
-async def put_one(store: Store, record: NewRecord) -> PutOutcome:
-    (result,) = await store.put([record])
-    return result.outcome
+async def put(queue: Queue, *records: NewRecord) -> list[PutOutcome]:
+    """In one transaction, by the way in that this store has."""
+    if isinstance(queue, PostgresStore):
+        assert not any(record.digest or record.channel or record.guard for record in records)
+        return await queue.put(
+            [DueRecord(id=str(record.id), body=record.body, label=record.label) for record in records]
+        )
+    return [result.outcome for result in await cast("Store", queue).put(records)]
 
 
-async def put_ids(store: Store, *ids: str) -> None:
-    await store.put([new(id_, f'"{id_}"'.encode()) for id_ in ids])
+async def put_one(queue: Queue, record: NewRecord) -> PutOutcome:
+    (outcome,) = await put(queue, record)
+    return outcome
+
+
+async def put_ids(queue: Queue, *ids: str) -> None:
+    await put(queue, *(new(id_, f'"{id_}"'.encode()) for id_ in ids))
+
+
+async def seen(queue: Queue) -> int:
+    """How many were delivered and are remembered."""
+    if isinstance(queue, PostgresStore):
+        async with queue._use() as connection:
+            known = await connection.fetchval("SELECT count(*) FROM engine.ids WHERE queue = $1", queue.queue)
+        stats = await queue.stats()
+        return int(known) - stats.waiting - stats.dead
+    return (await cast("Store", queue).stats()).seen
 
 
 async def claim(store: Claiming, clock: Clock, limit: int = 1_000, bytes_max: int = 64 * MIB) -> list[Record]:

@@ -13,20 +13,32 @@ from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from outbox.blob_files import FOLDER_NAME
 from outbox.clock import ManualClock
 from outbox.memory import MemoryStore
+from outbox.postgres.config import QueueConfig
+from outbox.postgres.enqueue import DueRecord
+from outbox.postgres.store import PostgresStore
 from outbox.record import Guard, GuardMode, NewRecord, PutOutcome, Record
 from outbox.sqlite import open_sqlite
 from outbox.sqlite_file import FILE_NAME
-from outbox.store import Settlement, Store
+from outbox.store import Queue, Settlement, Store
 from outbox.verdict import Verdict
 from tests.outbox.model import Key, Model
-from tests.outbox.records import blob_of, marked_lost
+from tests.outbox.postgres import a_queue, open_queue
+from tests.outbox.records import blob_of, ended, marked_lost, seen
 
 T = TypeVar("T")
+
+LEASE_S = 100
 
 IDS = st.sampled_from(["a", "b", "c", "d", "e"])
 DIGESTS = st.sampled_from([b"", b"1", b"2"])
@@ -47,61 +59,30 @@ CONTENTS = st.lists(st.sampled_from([b"picture", b"sound"]), min_size=1, max_siz
 NEW = st.tuples(IDS | st.none(), DIGESTS, BODIES, st.none() | GUARDS)
 
 
-class StoreMachine(RuleBasedStateMachine):
+class QueueMachine(RuleBasedStateMachine):
     """Rules are calls; the model says what each must return and what must be there afterwards."""
+
+    queue: Queue
 
     def __init__(self) -> None:
         super().__init__()
-        self.files = contextlib.ExitStack()
-        self.folder = self.new_folder()
         self.runner = asyncio.Runner()
         self.clock = ManualClock()
         self.started_at = self.clock.now()
         self.model = Model()
         self.held: list[Record] = []
-        self.held_blobs: list[Record] = []
         self.lost_leases: list[Record] = []
-        self.store = self.run(self.open())
-        self.epoch = self.store.epoch
-
-    def new_folder(self) -> Path:
-        return Path(self.files.enter_context(tempfile.TemporaryDirectory()))
-
-    async def open(self) -> Store:
-        return MemoryStore(self.clock, folder=self.folder, mark_lost=marked_lost)
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(call)
 
     def teardown(self) -> None:
-        self.run(self.store.close())
+        self.run(self.queue.close())
         self.runner.close()
-        self.files.close()
-
-    @rule(records=st.lists(NEW, min_size=1, max_size=5))
-    def put(self, records: list[tuple[str | None, bytes, bytes, Guard | None]]) -> None:
-        made = [
-            NewRecord(
-                id=id_ if id_ is not None else lambda stamp: f"{stamp.epoch}.{stamp.number}",
-                digest=digest,
-                body=body,
-                guard=guard,
-            )
-            for id_, digest, body, guard in records
-        ]
-        results = self.run(self.store.put(made))
-        for (id_, digest, body, guard), result in zip(records, results, strict=True):
-            stamped = f"{self.epoch}.{self.model.number + 1}"
-            outcome = self.model.put((id_ or stamped, digest), body, guard)
-            if id_ is None and outcome is not PutOutcome.SUPPRESSED:
-                self.model.number += 1
-            assert result.outcome is outcome
-            if outcome is not PutOutcome.SUPPRESSED:
-                assert result.id == (id_ or stamped)
 
     @rule(limit=st.integers(1, 6))
     def claim(self, limit: int) -> None:
-        records = self.run(self.store.claim(now=self.clock.now(), limit=limit, bytes_max=10_000))
+        records = self.run(self.queue.claim(now=self.clock.now(), limit=limit, bytes_max=10_000))
         keys: list[Key] = [(record.id, record.digest) for record in records]
         assert keys == self.model.due()[:limit]
         for key, record in zip(keys, records, strict=True):
@@ -131,13 +112,14 @@ class StoreMachine(RuleBasedStateMachine):
             )
             for record in chosen
         ]
-        assert self.run(self.store.settle(settlements)) == len(chosen)
+        assert self.run(self.queue.settle(settlements)) == len(chosen)
         for record in chosen:
             self._settled(record, verdict, delay_s, spent)
             self.held.remove(record)
             self.lost_leases.append(record)
 
-    def _settled(self, record: Record, verdict: Verdict, delay_s: int, spent: bool) -> None:
+    def _settled(self, record: Record, verdict: Verdict | None, delay_s: int, spent: bool) -> None:
+        """None: the end is not known."""
         key = (record.id, record.digest)
         if verdict is Verdict.DELIVERED:
             self.model.deliver(key)
@@ -145,13 +127,14 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.kill(key)
         else:
             self.model.claimed.discard(key)
+            (self.model.unknown.add if verdict is None else self.model.unknown.discard)(key)
             self.model.waiting[key].due_s = self.model.now_s + delay_s
             self.model.waiting[key].attempts += spent
 
     @precondition(lambda self: self.held)
     @rule()
     def release(self) -> None:
-        assert self.run(self.store.release(self.held)) == len(self.held)
+        assert self.run(self.queue.release(self.held)) == len(self.held)
         self.model.claimed.clear()
         self.lost_leases += self.held
         self.held = []
@@ -161,23 +144,92 @@ class StoreMachine(RuleBasedStateMachine):
     def settle_what_is_not_held(self, verdict: Verdict) -> None:
         now = self.clock.now()
         stale = [Settlement(rowid=r.rowid, lease=r.lease, verdict=verdict, now=now) for r in self.lost_leases]
-        assert self.run(self.store.settle(stale)) == 0
-        assert self.run(self.store.release(self.lost_leases)) == 0
+        assert self.run(self.queue.settle(stale)) == 0
+        assert self.run(self.queue.release(self.lost_leases)) == 0
 
     @rule(ids=st.none() | st.lists(IDS, max_size=3))
     def requeue(self, ids: list[str] | None) -> None:
         chosen = [key for key in self.model.dead if ids is None or key[0] in ids]
-        assert self.run(self.store.dead_requeue(ids)) == len(chosen)
+        assert self.run(self.queue.dead_requeue(ids)) == len(chosen)
         for key in chosen:
             self.model.requeue(key)
 
     @rule(ids=st.none() | st.lists(IDS, max_size=3))
     def drop(self, ids: list[str] | None) -> None:
         chosen = [key for key in self.model.dead if ids is None or key[0] in ids]
-        assert self.run(self.store.dead_drop(ids)) == len(chosen)
+        assert self.run(self.queue.dead_drop(ids)) == len(chosen)
         for key in chosen:
             del self.model.dead[key]
             self.model.unrefer(key)
+
+    @rule(seconds=st.integers(1, 15))
+    def pass_time(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+        self.model.now_s += seconds
+
+    @invariant()
+    def depths_are_right(self) -> None:
+        stats = self.run(self.queue.stats())
+        model = self.model
+        assert (stats.waiting, stats.claimed) == (len(model.waiting), len(model.claimed))
+        assert (self.run(seen(self.queue)), stats.dead) == (len(model.seen), len(model.dead))
+        blobs = [blob for blob in model.blobs.values() if not blob.is_dead]
+        bodies = sum(len(waiting.body) for waiting in model.waiting.values())
+        assert stats.bytes == bodies + sum(blob.size for blob in blobs)
+
+    @invariant()
+    def the_next_due_is_right(self) -> None:
+        free = self.model.free()
+        wanted = self.started_at + timedelta(seconds=free[0][0]) if free else None
+        assert self.run(self.queue.next_due()) == wanted
+
+    @invariant()
+    def dead_letters_are_intact(self) -> None:
+        listed = self.run(self.queue.dead_list(limit=1_000))
+        assert [(dead.id, dead.digest) for dead in listed] == list(self.model.dead)
+
+
+class StoreMachine(QueueMachine):
+    """And what a collector's store adds: digests, guards, stamps and blobs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files = contextlib.ExitStack()
+        self.folder = self.new_folder()
+        self.held_blobs: list[Record] = []
+        self.queue = self.store = self.run(self.open())
+        self.epoch = self.store.epoch
+
+    def new_folder(self) -> Path:
+        return Path(self.files.enter_context(tempfile.TemporaryDirectory()))
+
+    async def open(self) -> Store:
+        return MemoryStore(self.clock, folder=self.folder, mark_lost=marked_lost)
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.files.close()
+
+    @rule(records=st.lists(NEW, min_size=1, max_size=5))
+    def put(self, records: list[tuple[str | None, bytes, bytes, Guard | None]]) -> None:
+        made = [
+            NewRecord(
+                id=id_ if id_ is not None else lambda stamp: f"{stamp.epoch}.{stamp.number}",
+                digest=digest,
+                body=body,
+                guard=guard,
+            )
+            for id_, digest, body, guard in records
+        ]
+        results = self.run(self.store.put(made))
+        for (id_, digest, body, guard), result in zip(records, results, strict=True):
+            stamped = f"{self.epoch}.{self.model.number + 1}"
+            outcome = self.model.put((id_ or stamped, digest), body, guard)
+            if id_ is None and outcome is not PutOutcome.SUPPRESSED:
+                self.model.number += 1
+            assert result.outcome is outcome
+            if outcome is not PutOutcome.SUPPRESSED:
+                assert result.id == (id_ or stamped)
 
     @rule(ids=st.lists(st.tuples(IDS, DIGESTS), min_size=1, max_size=2), chosen=CONTENTS)
     def put_with_blobs(self, ids: list[Key], chosen: list[bytes]) -> None:
@@ -230,20 +282,10 @@ class StoreMachine(RuleBasedStateMachine):
         for sha256 in dead:
             self.model.again(sha256)
 
-    @rule(seconds=st.integers(1, 15))
-    def pass_time(self, seconds: int) -> None:
-        self.clock.advance(seconds)
-        self.model.now_s += seconds
-
     @invariant()
-    def depths_are_right(self) -> None:
+    def waiting_blobs_are_counted(self) -> None:
+        blobs = [blob for blob in self.model.blobs.values() if not blob.is_dead]
         stats = self.run(self.store.stats())
-        model = self.model
-        assert (stats.waiting, stats.claimed) == (len(model.waiting), len(model.claimed))
-        assert (stats.seen, stats.dead) == (len(model.seen), len(model.dead))
-        blobs = [blob for blob in model.blobs.values() if not blob.is_dead]
-        bodies = sum(len(waiting.body) for waiting in model.waiting.values())
-        assert stats.bytes == bodies + sum(blob.size for blob in blobs)
         assert stats.blobs_waiting == sum(blob.due_s is not None for blob in blobs)
 
     @invariant()
@@ -251,17 +293,6 @@ class StoreMachine(RuleBasedStateMachine):
         folder = self.store.blobs.path_of("0" * 64).parent
         names = {path.name for path in folder.iterdir()} if folder.exists() else set()
         assert names == set(self.model.blobs)
-
-    @invariant()
-    def the_next_due_is_right(self) -> None:
-        free = [w.due_s for key, w in self.model.waiting.items() if self.model.is_free(key)]
-        wanted = self.started_at + timedelta(seconds=min(free)) if free else None
-        assert self.run(self.store.next_due()) == wanted
-
-    @invariant()
-    def dead_letters_are_intact(self) -> None:
-        listed = self.run(self.store.dead_list(limit=1_000))
-        assert [(dead.id, dead.digest) for dead in listed] == list(self.model.dead)
 
 
 class SqliteMachine(StoreMachine):
@@ -286,12 +317,84 @@ class SqliteMachine(StoreMachine):
         self.run(self.store.close())
         self.folder = copy
         self.store = self.run(self.open())
+        self.queue = self.store
         assert self.store.epoch == self.epoch
         self.model.claimed.clear()
         self.model.claimed_blobs.clear()
         self.lost_leases, self.held, self.held_blobs = [], [], []
         if result is not None:
             self.model.put(("unheard", b""), b"u", None)
+
+
+class PostgresMachine(QueueMachine):
+    """On a database that goes by the same clock; workers come and go, and not every end is known."""
+
+    dsn: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = a_queue()
+        self.opened = contextlib.AsyncExitStack()
+        self.queue = self.store = self.run(self.open())
+
+    async def open(self) -> PostgresStore:
+        config = QueueConfig(lease_s=LEASE_S, call_s_max=1)
+        return await self.opened.enter_async_context(
+            open_queue(self.dsn, self.clock, queue=self.name, config=config)
+        )
+
+    @rule(records=st.lists(st.tuples(IDS, BODIES), min_size=1, max_size=5))
+    def put(self, records: list[tuple[str, bytes]]) -> None:
+        outcomes = self.run(self.store.put([DueRecord(id=id_, body=body) for id_, body in records]))
+        assert outcomes == [self.model.put((id_, b""), body, None) for id_, body in records]
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), delay_s=st.integers(0, 20), spent=st.booleans())
+    def doubt(self, data: st.DataObject, delay_s: int, spent: bool) -> None:
+        record = data.draw(st.sampled_from(self.held))
+        now = self.clock.now()
+        due_at = now + timedelta(seconds=delay_s)
+        doubted = ended(record, Verdict.RETRY, now, due_at=due_at, spent=spent)
+        assert self.run(self.store.doubt([doubted])) == 1
+        self._settled(record, None, delay_s, spent)
+        self.held.remove(record)
+        self.lost_leases.append(record)
+
+    @rule(limit=st.integers(1, 3))
+    def ask(self, limit: int) -> None:
+        records = self.run(self.store.claim_unknown(limit=limit))
+        keys = [(record.id, record.digest) for record in records]
+        assert keys == self.model.due(unknown=True)[:limit]
+        self.model.claimed.update(keys)
+        self.held += records
+
+    @precondition(lambda self: self.held)
+    @rule(renewed=st.booleans(), died=st.booleans())
+    def time_of_a_lease_passes(self, renewed: bool, died: bool) -> None:
+        """A worker that died renews nothing, and another process sweeps what it held."""
+        half_s = LEASE_S // 2 + 1
+        self.pass_time(half_s)
+        if died:
+            self.store = self.run(self.open())
+        if renewed:
+            assert self.run(self.store.renew()) == (0 if died else len(self.held))
+        self.pass_time(half_s)
+        lapsed = self.run(self.store.sweep())
+        is_kept = renewed and not died
+        assert sorted(lapse.id for lapse in lapsed) == ([] if is_kept else sorted(r.id for r in self.held))
+        if not is_kept:
+            self.lost_leases += self.held
+            self.held = []
+            self.model.claimed.clear()
+        self.queue = self.store
+
+    @invariant()
+    def doubts_are_counted(self) -> None:
+        assert self.run(self.store.stats()).unknown == len(self.model.unknown)
+
+    def teardown(self) -> None:
+        self.run(self.opened.aclose())
+        self.runner.close()
 
 
 _FEW = settings(
@@ -305,3 +408,10 @@ StoreMachine.TestCase.settings = settings(_FEW, max_examples=60)
 SqliteMachine.TestCase.settings = _FEW
 TestMemoryStore = StoreMachine.TestCase
 TestSqliteStore = SqliteMachine.TestCase
+
+
+def test_postgres_store(clocked_dsn: str) -> None:
+    class Machine(PostgresMachine):
+        dsn = clocked_dsn
+
+    run_state_machine_as_test(Machine, settings=_FEW)

@@ -8,91 +8,107 @@ import pytest
 
 from outbox.clock import ManualClock
 from outbox.record import Guard, GuardMode, PutOutcome, Stamp
-from outbox.store import SIGHTING_CHANNELS_MAX, Store
+from outbox.store import SIGHTING_CHANNELS_MAX, Queue, Store
 from outbox.verdict import Verdict
-from tests.outbox.records import claim, end_all, ended, guarded, ids, later, new, put_ids, put_one
+from tests.outbox.records import claim, end_all, ended, guarded, ids, later, new, put, put_ids, put_one, seen
 
 TRANSITION, SNAPSHOT, CLEAR = GuardMode.TRANSITION, GuardMode.SNAPSHOT, GuardMode.CLEAR
 STORED, SUPPRESSED = PutOutcome.STORED, PutOutcome.SUPPRESSED
 
 
-async def test_what_was_put_is_claimed_in_order_with_its_body(store: Store, clock: ManualClock) -> None:
+async def test_what_was_put_is_claimed_in_order_with_its_body(queue: Queue, clock: ManualClock) -> None:
     body = bytes(range(256)) * 100
-    await store.put([new("a", body, label="l", digest=b"d"), new("b", b"")])
-    first, second = await claim(store, clock)
-    assert (first.id, first.body, first.label, first.digest, first.attempts) == ("a", body, "l", b"d", 0)
+    await put(queue, new("a", body, label="l"), new("b", b""))
+    first, second = await claim(queue, clock)
+    assert (first.id, first.body, first.label, first.attempts) == ("a", body, "l", 0)
     assert (second.id, second.body, second.created_at) == ("b", b"", clock.now())
 
 
-async def test_a_claimed_record_is_nobody_elses(store: Store, clock: ManualClock) -> None:
-    await put_ids(store, "a", "b", "c")
-    assert ids(await claim(store, clock, limit=2)) == ["a", "b"]
-    assert ids(await claim(store, clock)) == ["c"]
-    assert await claim(store, clock) == []
-    assert await store.next_due() is None
-    stats = await store.stats()
+async def test_a_collectors_record_is_claimed_with_its_digest(store: Store, clock: ManualClock) -> None:
+    await store.put([new("a", digest=b"d")])
+    assert [record.digest for record in await claim(store, clock)] == [b"d"]
+
+
+async def test_a_claimed_record_is_nobody_elses(queue: Queue, clock: ManualClock) -> None:
+    await put_ids(queue, "a", "b", "c")
+    assert ids(await claim(queue, clock, limit=2)) == ["a", "b"]
+    assert ids(await claim(queue, clock)) == ["c"]
+    assert await claim(queue, clock) == []
+    assert await queue.next_due() is None
+    stats = await queue.stats()
     assert (stats.waiting, stats.claimed) == (3, 3)
 
 
-async def test_release_puts_a_record_back_as_it_was(store: Store, clock: ManualClock) -> None:
-    await put_ids(store, "a", "b")
-    first = await claim(store, clock, limit=1)
-    assert await store.release(first) == 1
-    assert await store.release(first) == 0
-    again = await claim(store, clock)
+async def test_release_puts_a_record_back_as_it_was(queue: Queue, clock: ManualClock) -> None:
+    await put_ids(queue, "a", "b")
+    first = await claim(queue, clock, limit=1)
+    assert await queue.release(first) == 1
+    assert await queue.release(first) == 0
+    again = await claim(queue, clock)
     assert ids(again) == ["a", "b"]
     assert again[0].attempts == 0
     assert again[0].lease != first[0].lease
 
 
-async def test_bytes_bound_a_claim_but_never_stop_it(store: Store, clock: ManualClock) -> None:
-    await store.put([new("a", b"x" * 60), new("b", b"x" * 60), new("c", b"x" * 10)])
-    assert ids(await claim(store, clock, bytes_max=1)) == ["a"]
-    assert ids(await claim(store, clock, bytes_max=70)) == ["b", "c"]
+async def test_bytes_bound_a_claim_but_never_stop_it(queue: Queue, clock: ManualClock) -> None:
+    await put(queue, new("a", b"x" * 60), new("b", b"x" * 60), new("c", b"x" * 10))
+    assert ids(await claim(queue, clock, bytes_max=1)) == ["a"]
+    assert ids(await claim(queue, clock, bytes_max=70)) == ["b", "c"]
 
 
-async def test_only_the_holder_of_the_lease_settles(store: Store, clock: ManualClock) -> None:
-    await put_ids(store, "a")
-    (old,) = await claim(store, clock)
-    await store.release([old])
-    (current,) = await claim(store, clock)
-    assert await store.settle([ended(old, Verdict.DELIVERED, clock.now())]) == 0
-    assert await store.release([old]) == 0
-    assert (await store.stats()).waiting == 1
-    assert await store.settle([ended(current, Verdict.DELIVERED, clock.now())]) == 1
-    assert await store.settle([ended(current, Verdict.DELIVERED, clock.now())]) == 0
-    stats = await store.stats()
-    assert (stats.waiting, stats.claimed, stats.seen, stats.bytes) == (0, 0, 1, 0)
+async def test_only_the_holder_of_the_lease_settles(queue: Queue, clock: ManualClock) -> None:
+    await put_ids(queue, "a")
+    (old,) = await claim(queue, clock)
+    await queue.release([old])
+    (current,) = await claim(queue, clock)
+    assert await queue.settle([ended(old, Verdict.DELIVERED, clock.now())]) == 0
+    assert await queue.release([old]) == 0
+    assert (await queue.stats()).waiting == 1
+    assert await queue.settle([ended(current, Verdict.DELIVERED, clock.now())]) == 1
+    assert await queue.settle([ended(current, Verdict.DELIVERED, clock.now())]) == 0
+    stats = await queue.stats()
+    assert (stats.waiting, stats.claimed, stats.bytes, await seen(queue)) == (0, 0, 0, 1)
 
 
-async def test_retry_sets_the_schedule_and_counts_an_attempt(store: Store, clock: ManualClock) -> None:
-    await put_ids(store, "a", "b")
-    a, b = await claim(store, clock)
+async def test_retry_sets_the_schedule_and_counts_an_attempt(queue: Queue, clock: ManualClock) -> None:
+    await put_ids(queue, "a", "b")
+    a, b = await claim(queue, clock)
     due_at = later(clock, 60)
     retry = ended(a, Verdict.RETRY, clock.now(), due_at=due_at, status=503, reason="away")
     unspent = ended(b, Verdict.RETRY, clock.now(), due_at=later(clock, 90), spent=False)
-    assert await store.settle([retry, unspent]) == 2
-    assert await claim(store, clock) == []
-    assert await store.next_due() == due_at
+    assert await queue.settle([retry, unspent]) == 2
+    assert await claim(queue, clock) == []
+    assert await queue.next_due() == due_at
     clock.advance(60)
-    assert [(r.id, r.attempts) for r in await claim(store, clock)] == [("a", 1)]
+    assert [(r.id, r.attempts) for r in await claim(queue, clock)] == [("a", 1)]
     clock.advance(30)
-    assert [(r.id, r.attempts) for r in await claim(store, clock)] == [("b", 0)]
+    assert [(r.id, r.attempts) for r in await claim(queue, clock)] == [("b", 0)]
 
 
-async def test_first_due_is_claimed_first(store: Store, clock: ManualClock) -> None:
-    await put_ids(store, "old")
-    (old,) = await claim(store, clock)
-    await store.settle([ended(old, Verdict.RETRY, clock.now(), due_at=later(clock, 5))])
+async def test_first_due_is_claimed_first(queue: Queue, clock: ManualClock) -> None:
+    await put_ids(queue, "old")
+    (old,) = await claim(queue, clock)
+    await queue.settle([ended(old, Verdict.RETRY, clock.now(), due_at=later(clock, 5))])
     clock.advance(3)
-    await put_ids(store, "early")
+    await put_ids(queue, "early")
     clock.advance(4)
-    await put_ids(store, "late")
-    assert ids(await claim(store, clock)) == ["early", "old", "late"]
+    await put_ids(queue, "late")
+    assert ids(await claim(queue, clock)) == ["early", "old", "late"]
 
 
 @pytest.mark.parametrize("verdict", [None, Verdict.DELIVERED, Verdict.DEAD])
 async def test_a_copy_is_known_whether_waiting_delivered_or_dead(
+    queue: Queue, clock: ManualClock, verdict: Verdict | None
+) -> None:
+    await put(queue, new("a"))
+    if verdict is not None:
+        assert await end_all(queue, clock, verdict) == 1
+    assert await put(queue, new("b"), new("a", b"other")) == [STORED, PutOutcome.DUPLICATE]
+    assert (await queue.stats()).waiting == (2 if verdict is None else 1)
+
+
+@pytest.mark.parametrize("verdict", [None, Verdict.DELIVERED, Verdict.DEAD])
+async def test_another_digest_is_a_record_of_its_own(
     store: Store, clock: ManualClock, verdict: Verdict | None
 ) -> None:
     await store.put([new("a", digest=b"1")])
@@ -104,18 +120,22 @@ async def test_a_copy_is_known_whether_waiting_delivered_or_dead(
     assert (await store.stats()).waiting == (2 if verdict is None else 1)
 
 
-async def test_copies_in_one_put_are_one_record(store: Store, clock: ManualClock) -> None:
-    results = await store.put([new("a"), new("a"), new("a", digest=b"x")])
-    assert [r.outcome for r in results] == [STORED, PutOutcome.DUPLICATE, PutOutcome.CONFLICT]
+async def test_copies_in_one_put_are_one_record(queue: Queue, clock: ManualClock) -> None:
+    assert await put(queue, new("a"), new("a"), new("b")) == [STORED, PutOutcome.DUPLICATE, STORED]
+    assert ids(await claim(queue, clock)) == ["a", "b"]
+
+
+async def test_copies_in_one_put_with_other_digests_are_two(store: Store, clock: ManualClock) -> None:
+    outcomes = await put(store, new("a"), new("a", digest=b"x"))
+    assert outcomes == [STORED, PutOutcome.CONFLICT]
     assert ids(await claim(store, clock)) == ["a", "a"]
 
 
-async def test_concurrent_copies_are_one_record(store: Store, clock: ManualClock) -> None:
-    results = await asyncio.gather(*[store.put([new("a")]) for _ in range(50)])
-    outcomes = [result.outcome for (result,) in results]
+async def test_concurrent_copies_are_one_record(queue: Queue, clock: ManualClock) -> None:
+    outcomes = await asyncio.gather(*[put_one(queue, new("a")) for _ in range(50)])
     assert outcomes.count(STORED) == 1
     assert outcomes.count(PutOutcome.DUPLICATE) == 49
-    assert len(await claim(store, clock)) == 1
+    assert len(await claim(queue, clock)) == 1
 
 
 async def test_stamps_count_only_the_records_that_need_one(store: Store) -> None:
@@ -205,10 +225,14 @@ async def test_keys_that_differ_in_lone_surrogates_are_two_subjects(store: Store
     assert await put_one(store, guarded("3", TRANSITION, key="\ud800", h=b"1")) is SUPPRESSED
 
 
-async def test_text_for_people_never_fails_a_put(store: Store) -> None:
-    record = new("a", label="\ud800\x00l", channel="\udfffc")
-    assert await put_one(store, record) is STORED
-    assert await put_one(store, record) is PutOutcome.DUPLICATE
+async def test_text_for_people_never_fails_a_put(queue: Queue) -> None:
+    record = new("a", label="\ud800\x00l")
+    assert await put_one(queue, record) is STORED
+    assert await put_one(queue, record) is PutOutcome.DUPLICATE
+
+
+async def test_a_channel_for_people_never_fails_a_put(store: Store) -> None:
+    assert await put_one(store, new("a", channel="\udfffc")) is STORED
 
 
 async def test_channels_are_remembered_with_first_last_and_times(store: Store, clock: ManualClock) -> None:
@@ -239,16 +263,17 @@ async def test_meta_is_kept_and_overwritten(store: Store) -> None:
     assert await store.get_meta("k") == b"\x002"
 
 
-async def test_stats_tell_depth_bytes_and_the_oldest(store: Store, clock: ManualClock) -> None:
+async def test_stats_tell_depth_bytes_and_the_oldest(queue: Queue, clock: ManualClock) -> None:
     oldest_at = clock.now()
-    await store.put([new("a", b"x" * 10), new("b", b"x" * 5)])
+    await put(queue, new("a", b"x" * 10), new("b", b"x" * 5))
     clock.advance(9)
-    await store.put([new("c", b"x")])
-    stats = await store.stats()
+    await put(queue, new("c", b"x"))
+    stats = await queue.stats()
     assert (stats.waiting, stats.bytes, stats.oldest_at) == (3, 16, oldest_at)
-    a, b, _c = await claim(store, clock)
+    a, b, _c = await claim(queue, clock)
     delivered, dead = ended(a, Verdict.DELIVERED, clock.now()), ended(b, Verdict.DEAD, clock.now())
-    await store.settle([delivered, dead])
-    stats = await store.stats()
-    assert (stats.waiting, stats.claimed, stats.bytes, stats.seen, stats.dead) == (1, 1, 1, 1, 1)
+    await queue.settle([delivered, dead])
+    stats = await queue.stats()
+    assert (stats.waiting, stats.claimed, stats.bytes, stats.dead) == (1, 1, 1, 1)
+    assert await seen(queue) == 1
     assert stats.oldest_at == clock.now()

