@@ -32,7 +32,7 @@ def needs_transaction(settlements: Sequence[Settlement]) -> bool:
 async def settle(connection: Connection, settlements: Sequence[Settlement]) -> int:
     """By verdict. HALT is no end of a record: it goes back as it was."""
     by_verdict: dict[Verdict, list[Settlement]] = {}
-    for settlement in sorted(settlements, key=lambda s: s.rowid):
+    for settlement in settlements:
         by_verdict.setdefault(settlement.verdict, []).append(settlement)
     ended = 0
     for verdict, chosen in by_verdict.items():
