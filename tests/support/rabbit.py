@@ -42,6 +42,12 @@ class Rabbit:
             for exchange in (self.instance, self.exchange):
                 await channel.exchange_delete(exchange)
 
+    def own_queue(self, name: str) -> str:
+        """Another queue of ours for a collector of that name; deleted at the end with what belongs to it."""
+        queue = f"{self.queue}-{name}"
+        self._queues |= {queue, queue + RETURNED, queue + DLQ}
+        return queue
+
     @contextlib.asynccontextmanager
     async def channel(self) -> AsyncIterator[AbstractChannel]:
         """Closed at the end, in the order in which the library leaves no task behind."""
