@@ -7,7 +7,14 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from bench import backend_figures, collector_figures, media_figures, postgres
+from bench import (
+    backend_figures,
+    collector_figures,
+    inbox_delay,
+    inbox_figures,
+    media_figures,
+    postgres,
+)
 from bench.harness import Line, Options, say
 
 FIGURES: Final[dict[str, Callable[[str, Options], list[Line]]]] = {
@@ -16,6 +23,8 @@ FIGURES: Final[dict[str, Callable[[str, Options], list[Line]]]] = {
     "door": collector_figures.door,
     "shipping": collector_figures.shipping,
     "media": media_figures.media,
+    "inbox": inbox_figures.inbox,
+    "delay": inbox_delay.delay,
 }
 
 
