@@ -186,6 +186,18 @@ class Broker:
         result = found.declaration_result
         return Look(messages=result.message_count or 0, consumers=result.consumer_count or 0)
 
+    async def has_exchange(self, name: str) -> bool:
+        """Whether there is one of that name, of whatever type."""
+        with _translated():
+            channel = await self._connection.channel(publisher_confirms=False)
+            try:
+                await channel.declare_exchange(name, passive=True, timeout=ANSWER_S_MAX)
+            except ChannelNotFoundEntity:
+                return False
+            finally:
+                await _close(channel)
+        return True
+
     async def put(self, queue: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Publishes to the queue; durable there at return, with the broker's confirm. Raises BrokerGone."""
         message = aio_pika.Message(

@@ -18,6 +18,7 @@ from ingest.direct.statements import COUNT_LIVE_GRANTS
 from zaplake import backend_checks, statements
 from zaplake.alert_steps import STEPS
 from zaplake.blob import is_writable
+from zaplake.broker_checks import check_brokers
 from zaplake.connecting import check as check_gateway
 from zaplake.database import lake_dsn
 from zaplake.embedded import has_cluster
@@ -59,6 +60,8 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
         yield Finding(what="no collector here: this machine serves")
         return
     for finding in _collector(settings, status):
+        yield finding
+    async for finding in check_brokers(settings):
         yield finding
     if settings.evolution.api_url:
         async for finding in check_gateway(settings):

@@ -53,6 +53,9 @@ _ENV_HEAD: Final = """\
 POSTGRES_PASSWORD=
 ZAPLAKE_SIGNING_SECRETS=
 ZAPLAKE_GATEWAY_TOKENS=
+# And with its RabbitMQ (docker compose --profile rabbitmq up -d): AMQP_URL=amqp://zaplake:<password>@rabbitmq/
+#RABBITMQ_PASSWORD=
+#AMQP_URL=
 """
 
 
