@@ -50,7 +50,7 @@ def test_no_file_names_a_registry_or_a_machine_path() -> None:
 def test_compose_file_has_limits_checks_and_restart() -> None:
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
     services = compose["services"]
-    assert {"postgres", "serve", "work", "collect"} <= set(services)
+    assert {"postgres", "serve", "work", "collect", "rabbitmq"} <= set(services)
     for name, service in services.items():
         limits = service["deploy"]["resources"]["limits"]
         assert limits["memory"], name
@@ -60,7 +60,7 @@ def test_compose_file_has_limits_checks_and_restart() -> None:
             assert service["healthcheck"]["test"], name
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:"), f"{name} would be reachable from outside"
-        if name != "postgres":
+        if name not in {"postgres", "rabbitmq"}:
             assert service["env_file"], f"what .env says would not reach {name}"
             assert int(service["stop_grace_period"].rstrip("s")) > Limits().stop_grace_s + Limits().drain_s
             names = {variable for variable in service["environment"] if variable.startswith("ZAPLAKE_")}
