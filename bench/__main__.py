@@ -14,6 +14,7 @@ from bench import (
     inbox_figures,
     media_figures,
     postgres,
+    queue_figures,
 )
 from bench.harness import Line, Options, say
 
@@ -25,6 +26,7 @@ FIGURES: Final[dict[str, Callable[[str, Options], list[Line]]]] = {
     "media": media_figures.media,
     "inbox": inbox_figures.inbox,
     "delay": inbox_delay.delay,
+    "queue": queue_figures.queue,
 }
 
 
