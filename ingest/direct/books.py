@@ -20,6 +20,8 @@ from ingest.row import UnavailableError
 from ingest.statements import KEEP_SCOPES
 
 LOOK_S_MAX: Final = 5.0
+WAITING_MAX: Final = 256
+"""Unknown tokens that wait for a look at once; more are sent away, so that they fill no server."""
 SCOPE_KNOWN_S: Final = 60.0
 SCOPES_KNOWN_MAX: Final = 20_000
 
@@ -34,6 +36,7 @@ class TokenBook:
         self._families: Mapping[str, Family] = {}
         self._touched: dict[str, datetime] = {}
         self._looking = asyncio.Lock()
+        self._waiting = 0
         self._looked_at = self._tried_at = float("-inf")
 
     async def grant(self, presented: Presented, *, on_guess: Callable[[], None]) -> Grant | None:
@@ -49,7 +52,7 @@ class TokenBook:
         if grant is None:
             on_guess()
             if self._looked_at < came_at:
-                await self._look(came_at)
+                await self._look_for_unknown(came_at)
                 grant = matching(self._grants, presented)
         if grant is not None:
             await self._touch(grant)
@@ -58,6 +61,15 @@ class TokenBook:
     def family_of(self, gateway: str) -> Family | None:
         """The family that the gateway's tokens say."""
         return self._families.get(gateway)
+
+    async def _look_for_unknown(self, came_at: float) -> None:
+        if self._waiting >= WAITING_MAX:
+            raise UnavailableError("too many unknown tokens")
+        self._waiting += 1
+        try:
+            await self._look(came_at)
+        finally:
+            self._waiting -= 1
 
     async def _look(self, came_at: float) -> None:
         """Reads them anew, once for all who came before the reading began."""
