@@ -7,10 +7,13 @@ import binascii
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
+from contracts.blobs import REFS_MAX, is_sha256
 from outbox.history import history_members
 from outbox.kept import KeptRecord, KeptState
+from outbox.record import NewBlob
 
 STATES: Final[tuple[KeptState, ...]] = ("waiting", "dead")
 PAGE_RECORDS_MAX: Final = 500
@@ -37,6 +40,10 @@ def record_document(record: KeptRecord) -> dict[str, object]:
         **history_members(record),
         "died_at" if record.state == "dead" else "due_at": record.at.isoformat(),
     }
+    if record.blobs:
+        document["blobs"] = [
+            {"sha256": blob.sha256, "bytes": blob.bytes, "mime": blob.mime} for blob in record.blobs
+        ]
     try:
         text = record.body.decode()
     except UnicodeDecodeError:
@@ -72,7 +79,23 @@ def record_of(document: object) -> KeptRecord:
         created_at=created_at,
         at=_moment(document, "died_at") if state == "dead" else created_at,
         body=_body(document),
+        blobs=_blobs(document),
     )
+
+
+def _blobs(document: Mapping[str, object]) -> tuple[NewBlob, ...]:
+    """What it refers to; the path is only the name until its file was found."""
+    given = document.get("blobs", [])
+    if not isinstance(given, list) or len(given) > REFS_MAX:
+        raise NoRecord(f"blobs: a list of at most {REFS_MAX}")
+    return tuple(_blob(item) for item in given)
+
+
+def _blob(item: object) -> NewBlob:
+    if not isinstance(item, dict) or not is_sha256(_text(item, "sha256")):
+        raise NoRecord("blobs: objects with sha256, bytes and mime")
+    sha256 = _text(item, "sha256")
+    return NewBlob(sha256=sha256, bytes=_whole(item, "bytes"), mime=_text(item, "mime"), path=Path(sha256))
 
 
 def _text(document: Mapping[str, object], name: str) -> str:

@@ -23,6 +23,7 @@ from collector.door import Door
 from collector.heartbeat import keep_beating
 from collector.report import Reporter
 from collector.shippers import Shippers
+from collector.spool import FOLDER_NAMES
 from collector.verbs import Document, Verbs
 from contracts.blobs import mark_lost
 from outbox.clock import SystemClock
@@ -140,6 +141,7 @@ class Daemon:
             capture=capture,
             limits=limits,
             now=self._wall_now,
+            spool=config.data_folder.joinpath(*FOLDER_NAMES),
             status=reporter.status,
             wake=shippers.wake,
         )

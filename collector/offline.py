@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 from collector.alerts import Alerts
 from collector.capture import Capture
 from collector.config import CollectorConfig
 from collector.control import NotRunning, ask
 from collector.report import Reporter
+from collector.spool import FOLDER_NAMES
 from collector.verbs import Document, OnProgress, Verbs, unheard
 from contracts.blobs import mark_lost
+from outbox.blob_files import FOLDER_NAME
 from outbox.clock import SystemClock
 from outbox.sqlite import open_sqlite
 
@@ -21,6 +24,11 @@ class Session:
 
     def __init__(self, config: CollectorConfig, verbs: Verbs | None) -> None:
         self._config, self._verbs = config, verbs
+
+    @property
+    def blob_folder(self) -> Path:
+        """Where the files of its blobs are."""
+        return self._config.data_folder / FOLDER_NAME
 
     @property
     def live(self) -> bool:
@@ -85,6 +93,7 @@ async def _opened(config: CollectorConfig) -> AsyncIterator[Verbs]:
             capture=capture,
             limits=config.limits,
             now=clock.now,
+            spool=config.data_folder.joinpath(*FOLDER_NAMES),
             status=reporter.status,
             wake=lambda: None,
         )

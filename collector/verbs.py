@@ -15,8 +15,11 @@ from typing import Any, Final, TypeAlias
 
 from collector.capture import Capture
 from collector.carrying import PAGE_BYTES_MAX, PAGE_RECORDS_MAX, STATES, NoRecord, record_document, record_of
+from collector.carrying_blobs import bringing
 from collector.config import Limits
 from collector.jsonl import LoadReport, load
+from contracts.blobs import is_sha256
+from outbox.blobs import DeadBlob
 from outbox.history import history_members
 from outbox.kept import KeptRecord
 from outbox.store import DeadRecord, Store
@@ -46,11 +49,12 @@ class Verbs:
         capture: Capture,
         limits: Limits,
         now: Callable[[], datetime],
+        spool: Path,
         status: Callable[[], Awaitable[Document]],
         wake: Callable[[], None],
     ) -> None:
         self._store, self._capture, self._limits, self._now = store, capture, limits, now
-        self._status, self._wake = status, wake
+        self._status, self._wake, self._spool = status, wake, spool
         self._verbs: dict[str, Callable[[Mapping[str, object], OnProgress], Awaitable[Document]]] = {
             "status": self._tell_status,
             "dead.list": self._dead_list,
@@ -76,21 +80,33 @@ class Verbs:
         """``limit`` (at most 1,000) and ``after`` (a rowid) page through; bodies are left out."""
         limit = min(_whole(request, "limit", 100), LIST_MAX)
         dead = await self._store.dead_list(limit=limit, after=_whole(request, "after", 0))
-        return {"dead": [dead_document(record) for record in dead]}
+        # Blobs stand behind the last letter: they are few, and have an order of their own.
+        blobs = await self._store.blobs.dead_list(limit=LIST_MAX) if len(dead) < limit else []
+        return {
+            "dead": [dead_document(record) for record in dead],
+            "blobs": [blob_document(blob, self._store.blobs.path_of(blob.sha256)) for blob in blobs],
+        }
 
     async def _dead_show(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
-        dead = await self._store.dead_show(str(request.get("id")))
+        wanted = str(request.get("id"))
+        dead = [dead_document(record) for record in await self._store.dead_show(wanted)]
+        if is_sha256(wanted):
+            blobs = await self._store.blobs.dead_list(limit=LIST_MAX)
+            path = self._store.blobs.path_of(wanted)
+            dead += [blob_document(blob, path) for blob in blobs if blob.sha256 == wanted]
         if not dead:
             raise VerbError("no dead letter of that id")
-        return {"dead": [dead_document(record) for record in dead]}
+        return {"dead": dead}
 
     async def _dead_requeue(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
-        requeued = await self._store.dead_requeue(_ids(request))
+        ids, sha256s = _told_apart(_ids(request))
+        requeued = await self._store.dead_requeue(ids) + await self._store.blobs.dead_requeue(sha256s)
         self._wake()
         return {"requeued": requeued}
 
     async def _dead_drop(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
-        return {"dropped": await self._store.dead_drop(_ids(request))}
+        ids, sha256s = _told_apart(_ids(request))
+        return {"dropped": await self._store.dead_drop(ids) + await self._store.blobs.dead_drop(sha256s)}
 
     async def _load(self, request: Mapping[str, object], on_progress: OnProgress) -> Document:
         path = Path(str(request.get("path")))
@@ -114,7 +130,11 @@ class Verbs:
         return {"records": documents, "after": page[-1].rowid if page else after}
 
     async def _import(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
-        """``records`` as exported; ``bad`` names by its place in the list each that is none."""
+        """``records`` as exported, their blobs in the folder ``blobs``; ``bad`` names those that are none.
+
+        A blob that is not there is not waited for (it was delivered while the export was made, or is lost),
+        and counted in ``blobs_missing``.
+        """
         given = request.get("records")
         if not isinstance(given, list) or len(given) > PAGE_RECORDS_MAX:
             raise VerbError(f"records: a list of at most {PAGE_RECORDS_MAX}")
@@ -125,9 +145,15 @@ class Verbs:
                 records.append(record_of(document))
             except NoRecord as error:
                 bad.append({"place": place, "reason": str(error)})
-        outcomes = await self._store.restore(records)
+        folder = Path(str(request.get("blobs", "")))
+        try:
+            async with bringing(records, folder, self._spool) as (brought, missing):
+                outcomes = await self._store.restore(brought)
+        except OSError as error:
+            raise VerbError(f"{self._spool}: {error.strerror or error}") from error
         self._wake()
-        return {"counts": dict(Counter(outcome.value for outcome in outcomes)), "bad": bad}
+        counts = dict(Counter(outcome.value for outcome in outcomes))
+        return {"counts": counts, "bad": bad, "blobs_missing": missing}
 
 
 def dead_document(record: DeadRecord) -> Document:
@@ -145,6 +171,23 @@ def dead_document(record: DeadRecord) -> Document:
         except UnicodeDecodeError:
             document["body_base64"] = base64.b64encode(record.body).decode()
     return document
+
+
+def blob_document(blob: DeadBlob, path: Path) -> Document:
+    """A dead blob as a dead letter; its bytes stay in their file."""
+    return {
+        "rowid": blob.rowid,
+        "id": blob.sha256,
+        "label": f"blob {blob.mime}".rstrip(),
+        "channel": "",
+        "status": blob.status,
+        "reason": blob.reason,
+        "attempts": blob.attempts,
+        "created_at": blob.created_at.isoformat(),
+        "died_at": blob.died_at.isoformat(),
+        "body_bytes": blob.bytes,
+        "file": str(path),
+    }
 
 
 def report_document(report: LoadReport) -> Document:
@@ -171,6 +214,13 @@ def _whole(request: Mapping[str, object], name: str, default: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
         raise VerbError(f"{name}: a whole number")
     return value
+
+
+def _told_apart(ids: list[str] | None) -> tuple[list[str] | None, list[str] | None]:
+    """Ids of records and of blobs; None, meaning all, is both."""
+    if ids is None:
+        return None, None
+    return [id_ for id_ in ids if not is_sha256(id_)], [id_ for id_ in ids if is_sha256(id_)]
 
 
 def _ids(request: Mapping[str, object]) -> list[str] | None:

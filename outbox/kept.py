@@ -31,7 +31,7 @@ class KeptRecord:
     attempts: int
     created_at: datetime
     at: datetime
-    """When it is due, or when it died."""
+    """When it is due, or when it died; of what waits for blobs, when it was created."""
     body: bytes
     blobs: tuple[NewBlob, ...] = ()
     """With the store's own files; whoever restores them elsewhere brings copies."""

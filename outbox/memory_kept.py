@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from outbox.kept import KeptRecord, KeptState, within_bytes
-from outbox.memory_state import State
+from outbox.memory_state import PARKED_AT, State
 from outbox.record import NewRecord, PutOutcome
 
 
 def kept(state: State, which: KeptState, after: int, limit: int, bytes_max: int) -> list[KeptRecord]:
     records: Iterable[KeptRecord] = state.rows.values() if which == "waiting" else state.dead.values()
     ahead = sorted((r for r in records if r.rowid > after), key=lambda r: r.rowid)
-    return list(within_bytes(ahead[:limit], bytes_max, lambda record: record.body))
+    page = within_bytes(ahead[:limit], bytes_max, lambda record: record.body)
+    return [replace(record, at=record.created_at) if record.at == PARKED_AT else record for record in page]
 
 
 def restore(state: State, records: Sequence[KeptRecord]) -> list[PutOutcome]:

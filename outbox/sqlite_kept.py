@@ -10,6 +10,7 @@ from outbox import sqlite_blobs
 from outbox import sqlite_statements as sql
 from outbox.kept import KeptRecord, KeptState, within_bytes
 from outbox.record import NewRecord, PutOutcome
+from outbox.sqlite_blob_statements import PARKED
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import as_us, from_us
 from outbox.sqlite_values import text
@@ -38,7 +39,7 @@ def _kept_record(engine: SqliteEngine, state: KeptState, row: tuple[Any, ...]) -
         reason=reason,
         attempts=attempts,
         created_at=from_us(created_at),
-        at=from_us(at),
+        at=from_us(created_at if at == PARKED else at),
         body=body,
         blobs=sqlite_blobs.of_record(engine, of) if engine.ledger.blobs else (),
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import os
+import shutil
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +18,7 @@ from typing import Any, BinaryIO, Final
 
 from collector.carrying import PAGE_BYTES_MAX, PAGE_RECORDS_MAX
 from collector.offline import Session
-from outbox.fsync import sync_folder
+from outbox.fsync import sync_file, sync_folder
 from outbox.kept import KeptState
 from zaplake.trouble import Trouble, UsageTrouble
 
@@ -30,6 +32,7 @@ class Brought:
 
     lines: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    blobs_missing: int = 0
     bad_lines: int = 0
     bad: list[tuple[int, str]] = field(default_factory=list)
     """The first twenty: line number and reason."""
@@ -46,6 +49,8 @@ async def export(
 ) -> Counter[str]:
     """Writes ``path`` (0600), which appears when it is complete and synced; returns records by state.
 
+    The files of their blobs go to a folder beside it, ``path`` with ``.blobs``, which is made when needed.
+
     Raises UsageTrouble when it is there already, Trouble when it cannot be written.
     """
     if await asyncio.to_thread(path.exists):
@@ -61,6 +66,7 @@ async def export(
                     if not page["records"]:
                         break
                     after = page["after"]
+                    await asyncio.to_thread(_copy_blobs, page["records"], session.blob_folder, path)
                     await asyncio.to_thread(file.write, _lines_of(page["records"]))
                     counts[state] += len(page["records"])
                     on_page(counts.total())
@@ -86,8 +92,10 @@ async def bring(session: Session, path: Path, on_page: Callable[[int], None]) ->
             lines = _numbered(gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw, brought)
             while page := await asyncio.to_thread(_next_page, lines):
                 numbers, records = zip(*page, strict=True)
-                answer: Any = await session.ask({"verb": "import", "records": list(records)})
+                wanted = {"verb": "import", "records": list(records), "blobs": str(blobs_beside(path))}
+                answer: Any = await session.ask(wanted)
                 brought.counts.update(answer["counts"])
+                brought.blobs_missing += answer["blobs_missing"]
                 for bad in answer["bad"]:
                     brought.refuse(numbers[bad["place"]], bad["reason"])
                 on_page(raw.tell())
@@ -97,6 +105,24 @@ async def bring(session: Session, path: Path, on_page: Callable[[int], None]) ->
             "export it again and import that: what was brought is not doubled",
         ) from error
     return brought
+
+
+def blobs_beside(path: Path) -> Path:
+    """The folder of the blobs of an exported file."""
+    return path.resolve().with_name(f"{path.name}.blobs")
+
+
+def _copy_blobs(records: Sequence[Any], source: Path, path: Path) -> None:
+    """One that is not there any more was delivered meanwhile."""
+    folder = blobs_beside(path)
+    for sha256 in {blob["sha256"] for record in records for blob in record.get("blobs", ())}:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        copy = folder / sha256
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(source / sha256, copy)
+            sync_file(copy)
+    if folder.is_dir():
+        sync_folder(folder)
 
 
 def _writing(draft: Path, *, zipped: bool) -> _Draft:

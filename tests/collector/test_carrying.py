@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from outbox.kept import KeptRecord, KeptState
 from outbox.sqlite import open_sqlite
 from tests.collector.running import collector_config, eventually, message, running
 from tests.collector.scripted import Reply, ScriptedBackend
+from tests.outbox.records import sha256_of
 
 NOWHERE = "http://127.0.0.1:9"
 WHOLE = {
@@ -49,9 +51,48 @@ async def exported(config: CollectorConfig, state: str) -> list[Document]:
             after = page["after"]
 
 
-async def imported(config: CollectorConfig, records: Sequence[object]) -> Document:
+async def imported(config: CollectorConfig, records: Sequence[object], blobs: Path = Path()) -> Document:
     async with session(config) as opened:
-        return await opened.ask({"verb": "import", "records": list(records)})
+        return await opened.ask({"verb": "import", "records": list(records), "blobs": str(blobs)})
+
+
+async def test_a_record_takes_its_blobs_along(tmp_path: Path) -> None:
+    pictures = [bytes([number]) * 100_000 for number in range(3)]
+    config = collector_config(tmp_path / "a", NOWHERE)
+    async with running(config) as collector:
+        for number, picture in enumerate(pictures):
+            element = json.loads(message(number))
+            element["data"]["message"] = {"imageMessage": {}, "base64": base64.b64encode(picture).decode()}
+            posted = await collector.post("/gateways/evolution/x", json.dumps(element).encode())
+            assert posted.status_code == 200
+    folder = config.data_folder / "blobs"
+    records = await exported(config, "waiting")
+    named = [sha256_of(picture) for picture in pictures]
+    listed = [blob["sha256"] for record in records for blob in record["blobs"]]
+    assert set(listed) == set(named)
+    (folder / named[1]).write_bytes(b"damaged")
+    (folder / named[2]).unlink()
+    async with ScriptedBackend() as backend:
+        other = collector_config(tmp_path / "b", backend.url)
+        told = await imported(other, records, folder)
+        assert told == {"counts": {"stored": len(records)}, "bad": [], "blobs_missing": 2}
+        assert (await imported(other, records, folder))["counts"] == {"duplicate": len(records)}
+        assert not any((other.data_folder / "blobs" / "tmp").iterdir())
+        async with running(other):
+            await eventually(lambda: len(backend.stored) == len(records), "all is shipped")
+        assert backend.blobs == {named[0]: pictures[0]}
+    assert (folder / named[0]).exists(), "an import takes nothing away"
+
+
+@pytest.mark.parametrize(
+    "blobs", ["x", [1], [{"sha256": "x", "bytes": 1}], [{"sha256": "0" * 64, "bytes": -1}]]
+)
+async def test_odd_blobs_of_a_record_are_refused(tmp_path: Path, blobs: object) -> None:
+    config = collector_config(tmp_path, NOWHERE)
+    async with session(config) as opened:
+        answer = await opened.ask({"verb": "import", "records": [{**WHOLE, "blobs": blobs}]})
+    assert answer["counts"] == {}
+    assert [bad["place"] for bad in answer["bad"]] == [0]
 
 
 async def test_what_died_and_what_waits_is_carried_to_another_collector_and_shipped_once(
@@ -77,9 +118,14 @@ async def test_what_died_and_what_waits_is_carried_to_another_collector_and_ship
     assert await exported(config, "waiting") == waiting, "the same on the file of a stopped one"
     async with ScriptedBackend() as honest:
         other = collector_config(tmp_path / "b", honest.url)
-        assert await imported(other, [*waiting, *dead]) == {"counts": {"stored": 4}, "bad": []}
+        assert await imported(other, [*waiting, *dead]) == {
+            "counts": {"stored": 4},
+            "bad": [],
+            "blobs_missing": 0,
+        }
         async with running(other) as collector:
-            assert await imported(other, [*waiting, *dead]) == {"counts": {"duplicate": 4}, "bad": []}
+            again = await imported(other, [*waiting, *dead])
+            assert again == {"counts": {"duplicate": 4}, "bad": [], "blobs_missing": 0}
             await eventually(lambda: len(honest.stored) == 1, "what waited is shipped")
             assert set(honest.stored) == {waiting[0]["id"]}
             assert honest.stored[str(waiting[0]["id"])] == str(waiting[0]["body"]).encode()

@@ -15,11 +15,15 @@ from collector.config import CollectorConfig
 from collector.control import NotRunning, ask
 from collector.offline import request
 from collector.verbs import Document, VerbError
+from outbox.record import NewRecord
+from outbox.sqlite import open_sqlite
 from outbox.store import StoreBusy
 from tests.collector.running import collector_config, eventually, fixture, limits, message, running
 from tests.collector.scripted import Reply, ScriptedBackend
+from tests.outbox.records import blob_of, sha256_of
 
 NOWHERE = "http://127.0.0.1:9"
+EVENT_ID = "0b7a9c1e-0000-5000-8000-000000000001"
 
 
 class Operator:
@@ -46,6 +50,38 @@ def lines_of(*events: Mapping[str, object]) -> bytes:
 
 def connection(state: str, **more: object) -> dict[str, object]:
     return {"event": "connection.update", "data": {"connection": state}, **more}
+
+
+async def test_dead_blobs_stand_among_the_dead_letters(tmp_path: Path) -> None:
+    content = b"picture" * 10_000
+    sha256 = sha256_of(content)
+    async with ScriptedBackend(script=lambda r: Reply(400) if r.method == "PUT" else None) as backend:
+        config = collector_config(tmp_path, backend.url)
+        operator = Operator(config)
+        store = await open_sqlite(config.data_folder)
+        blob = blob_of(tmp_path / "spool", content)
+        await store.put([NewRecord(id=EVENT_ID, body=b"{}", blobs=(blob,))])
+        await store.close()
+        async with running(config) as collector:
+
+            async def is_dead() -> bool:
+                return (await collector.outbox())["blobs_dead"] == 1
+
+            await eventually(is_dead, "the blob is dead")
+            listed = await operator("dead.list")
+            assert listed["dead"] == []
+            (letter,) = listed["blobs"]
+            assert (letter["id"], letter["label"], letter["status"]) == (sha256, "blob image/jpeg", 400)
+            assert (await operator("dead.show", id=sha256))["dead"] == [letter]
+            assert Path(letter["file"]).read_bytes() == content
+            backend.script = None
+            assert await operator("dead.requeue", ids=[EVENT_ID, sha256]) == {"requeued": 1}
+            await eventually(lambda: backend.blobs == {sha256: content}, "it is uploaded")
+            await eventually(lambda: not Path(letter["file"]).exists(), "nobody needs its file")
+            assert await operator("dead.requeue", ids=None) == {"requeued": 0}
+            assert await operator("dead.drop", ids=[sha256]) == {"dropped": 0}
+            with pytest.raises(VerbError, match="no dead letter"):
+                await operator("dead.show", id=sha256)
 
 
 async def test_dead_letters_over_the_socket_of_a_living_daemon(tmp_path: Path) -> None:
@@ -86,7 +122,7 @@ async def test_the_same_words_work_on_the_file_of_a_stopped_daemon(tmp_path: Pat
     status = await operator("status")
     assert operator.live is False
     assert status["outbox"]["waiting"] == 1
-    assert (await operator("dead.list")) == {"dead": []}
+    assert (await operator("dead.list")) == {"dead": [], "blobs": []}
     assert not config.socket_path.exists()
     with pytest.raises(NotRunning):
         await ask(config.socket_path, {"verb": "status"}, operator._told)

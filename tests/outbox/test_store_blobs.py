@@ -262,6 +262,14 @@ async def test_a_file_that_is_no_blob_is_refused(store: Store, spool: Path) -> N
     assert picture.path.exists()
 
 
+async def test_what_waits_for_blobs_can_be_looked_at(store: Store, clock: ManualClock, spool: Path) -> None:
+    await put_one(store, new("a", blobs=(blob_of(spool, PICTURE),)))
+    (record,) = await store.kept("waiting", after=0, limit=10, bytes_max=1_000)
+    assert (record.id, record.at) == ("a", clock.now())
+    stats = await store.stats()
+    assert (stats.waiting, stats.oldest_at) == (1, clock.now())
+
+
 async def test_what_is_carried_elsewhere_brings_its_blobs(
     store: Store, clock: ManualClock, spool: Path, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from asgi.server import HttpServer
 from collector.config import CollectorConfig
 from collector.daemon import Daemon, DaemonState
+from contracts.blobs import mark_lost
 from ingest.config import IngestConfig
 from ingest.row import CommitBatch, Committed, Row
 from ingest.service import open_service
@@ -98,9 +99,9 @@ def _say_ready(port: int) -> None:
     print(json.dumps({"port": port}), flush=True)
 
 
-async def _ingest(stop: asyncio.Event, dsn: str, port: int) -> None:
+async def _ingest(stop: asyncio.Event, dsn: str, port: int, blobs: Path | None) -> None:
     fuse = Fuse()
-    config = IngestConfig(dsn=dsn, secrets=(SECRET,))
+    config = IngestConfig(dsn=dsn, secrets=(SECRET,), blob_folder=blobs)
     async with open_service(config, around_commit=fuse.around_commit) as service:
         server = HttpServer(service.app, port=port, reuse_port=True)
         _say_ready(await server.start())
@@ -111,10 +112,12 @@ async def _ingest(stop: asyncio.Event, dsn: str, port: int) -> None:
 
 async def _collector(stop: asyncio.Event, folder: Path, backend_url: str, port: int) -> None:
     fuse = Fuse()
-    config = CollectorConfig(backend_url=backend_url, secrets=(SECRET,), data_folder=folder, port=port)
+    config = CollectorConfig(
+        backend_url=backend_url, secrets=(SECRET,), data_folder=folder, port=port, cut_media=True
+    )
 
     async def open_store() -> Store:
-        return DyingStore(await open_sqlite(folder, SystemClock()), fuse)
+        return DyingStore(await open_sqlite(folder, SystemClock(), mark_lost=mark_lost), fuse)
 
     def on_state(state: DaemonState) -> None:
         if state.state == "ready":
@@ -129,6 +132,7 @@ def main() -> None:
     ingest = roles.add_parser("ingest")
     ingest.add_argument("--dsn", required=True)
     ingest.add_argument("--port", type=int, default=0)
+    ingest.add_argument("--blobs", type=Path)
     collector = roles.add_parser("collector")
     collector.add_argument("--folder", type=Path, required=True)
     collector.add_argument("--backend-url", required=True)
@@ -136,7 +140,7 @@ def main() -> None:
     asked = parser.parse_args()
     configure(LogSettings(level="warning", format="json"))
     if asked.role == "ingest":
-        run_until_stopped(lambda stop: _ingest(stop, asked.dsn, asked.port))
+        run_until_stopped(lambda stop: _ingest(stop, asked.dsn, asked.port, asked.blobs))
     else:
         run_until_stopped(lambda stop: _collector(stop, asked.folder, asked.backend_url, asked.port))
 

@@ -28,7 +28,8 @@ def export(
 ) -> int:
     """Copy what waits and what died to a file of JSON lines; nothing is removed.
 
-    Works beside a running collector and without one. The file holds messages: it is made 0600.
+    Works beside a running collector and without one. The file holds messages: it is made 0600. Images and
+    the like that wait are copied to a folder beside it, FILE.blobs: carry both.
 
     **Examples**
 
@@ -64,7 +65,7 @@ def import_(file: Path, /, *, common: Common | None = None) -> int:
     """Bring in what `collector export` wrote, here or elsewhere; what is known is not doubled.
 
     Waiting records are shipped, dead letters stay dead letters (30 days from now). Files
-    dead-YYYY-MM.jsonl of the outbox folder can be brought in too.
+    dead-YYYY-MM.jsonl of the outbox folder can be brought in too. Images are taken from FILE.blobs.
 
     **Examples**
 
@@ -85,6 +86,8 @@ def import_(file: Path, /, *, common: Common | None = None) -> int:
         brought = converse(settings, lambda session: carry.bring(session, file, told), create=True)
     counts = ", ".join(f"{name} {count}" for name, count in sorted(brought.counts.items())) or "nothing"
     print(f"{brought.lines} lines: {counts}")
+    if brought.blobs_missing:
+        print(f"{brought.blobs_missing} files are not in {carry.blobs_beside(file)}: their events go without")
     for number, reason in brought.bad:
         print(f"line {number} is no record: {reason}")
     if brought.bad_lines:

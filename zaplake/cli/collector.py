@@ -49,7 +49,9 @@ def status(*, as_json: AsJson = False, common: Common | None = None) -> int:
     else:
         _show(document)
     shipper = document["shipper"] or {}
-    return 1 if shipper.get("halted") or document["outbox"]["dead"] else 0
+    blobs, outbox = document["blob_shipper"] or {}, document["outbox"]
+    is_halted = shipper.get("halted") or blobs.get("halted")
+    return 1 if is_halted or outbox["dead"] or outbox["blobs_dead"] else 0
 
 
 @app.command
@@ -101,6 +103,11 @@ def _show(document: dict[str, Any]) -> None:
     oldest = "" if outbox["oldest_age_s"] is None else f" (oldest {outbox['oldest_age_s']:.0f} s)"
     shown.add_row("waiting", f"{outbox['waiting']}{oldest}")
     shown.add_row("dead", f"{outbox['dead']}" + (" → zaplake collector dead list" if outbox["dead"] else ""))
+    if outbox["blobs_waiting"] or outbox["blobs_dead"]:
+        shown.add_row("blobs", f"{outbox['blobs_waiting']} waiting, {outbox['blobs_dead']} dead")
+    blobs = document["blob_shipper"] or {}
+    if blobs.get("halted"):
+        shown.add_row("blobs halted", str(blobs["halt_reason"]))
     shown.add_row("delivered, remembered", str(outbox["seen"]))
     shown.add_row("file", f"{outbox['file_bytes'] / 1e6:.1f} MB")
     halted = shipper.get("halted")

@@ -228,7 +228,8 @@ def _letters(settings: Settings, limit: int | None, wanted: Wanted) -> list[dict
     after = 0
     while limit is None or len(letters) < limit:
         document, _alive = ask(settings, {"verb": "dead.list", "limit": PAGE, "after": after})
-        letters += [letter for letter in document["dead"] if wanted.takes(letter)]
+        found = [*document["dead"], *document["blobs"]]
+        letters += [letter for letter in found if wanted.takes(letter)]
         if len(document["dead"]) < PAGE:
             break
         after = document["dead"][-1]["rowid"]
