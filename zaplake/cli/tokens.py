@@ -95,7 +95,7 @@ def list_(*, all_: bool = False, as_json: AsJson = False, common: Common | None 
     elif not found:
         print("no token; make one: zaplake gateway token create GATEWAY")
     else:
-        Console().print(_table(found))
+        Console().print(_table(found, revoked_too=all_))
     return 0
 
 
@@ -120,10 +120,11 @@ def revoke(token_id: str, /, *, common: Common | None = None) -> int:
     return 0
 
 
-def _table(tokens: list[Listed]) -> Table:
+def _table(tokens: list[Listed], *, revoked_too: bool) -> Table:
     shown = Table()
-    for column in ("id", "gateway", "family", "instances", "created", "last used", "revoked"):
-        shown.add_column(column, no_wrap=column == "id")
+    columns = ("id", "gateway", "family", "instances", "created", "last used", "revoked")
+    for column in columns if revoked_too else columns[:-1]:
+        shown.add_column(column, no_wrap=column == "id", overflow="fold")
     for token in tokens:
         cells = (
             token.id,
@@ -131,8 +132,8 @@ def _table(tokens: list[Listed]) -> Table:
             token.family,
             ", ".join(token.instances) or "all",
             f"{token.created_at:%Y-%m-%d}",
-            "never" if token.last_used_at is None else f"{token.last_used_at:%Y-%m-%d %H} h",
+            "never" if token.last_used_at is None else f"{token.last_used_at:%Y-%m-%d %Hh}",
             "" if token.revoked_at is None else f"{token.revoked_at:%Y-%m-%d}",
         )
-        shown.add_row(*map(Text, cells))
+        shown.add_row(*map(Text, cells[: len(shown.columns)]))
     return shown
