@@ -26,12 +26,17 @@ SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[]) ORDER BY 1, 2
 ON CONFLICT (event_id, sha256) DO NOTHING
 """
 
-# The sweep goes through the table in the order of its key, so many rows a round: its cost does not grow.
+# The sweep goes through the table in the order of its key, so many rows a round: its cost does not grow. One
+# reference of each is looked up; NOT EXISTS here would hash them all.
 PAGE: Final = """
-SELECT sha256, condemned_at IS NOT NULL OR (
-         asked_at < now() - make_interval(secs => $2)
-         AND NOT EXISTS (SELECT 1 FROM lake.blob_refs r WHERE r.sha256 = b.sha256)) AS is_due
-  FROM lake.blobs b WHERE sha256 > $1 ORDER BY sha256 LIMIT $3
+WITH page AS (
+    SELECT sha256, asked_at, condemned_at FROM lake.blobs WHERE sha256 > $1 ORDER BY sha256 LIMIT $3
+)
+SELECT page.sha256, condemned_at IS NOT NULL OR (
+         asked_at < now() - make_interval(secs => $2) AND found.sha256 IS NULL) AS is_due
+  FROM page LEFT JOIN LATERAL (
+       SELECT r.sha256 FROM lake.blob_refs r WHERE r.sha256 = page.sha256 LIMIT 1) found ON true
+ ORDER BY page.sha256
 """
 # First it is said and committed, then the object goes, then the row: a crash between leaves it condemned.
 CONDEMN: Final = """

@@ -210,11 +210,16 @@ def an_event(blob: NewBlob) -> NewRecord:
     return NewRecord(id=EVENT_ID, body=body, blobs=(blob,))
 
 
-async def test_events_pass_a_blob_that_cannot_be_delivered(tmp_path: Path, scripted: ScriptedBackend) -> None:
+@pytest.mark.parametrize("status", [401, 404])
+async def test_events_pass_a_blob_that_cannot_be_delivered(
+    tmp_path: Path, scripted: ScriptedBackend, status: int
+) -> None:
     """The blobs' door is broken; what has none goes, what has some follows when it is repaired."""
     is_broken = asyncio.Event()
     is_broken.set()
-    scripted.script = lambda request: Reply(404) if is_broken.is_set() and request.method == "PUT" else None
+    scripted.script = lambda request: (
+        Reply(status) if is_broken.is_set() and request.method == "PUT" else None
+    )
     config = collector_config(tmp_path, scripted.url, gateways=gateway())
     opened: list[Store] = []
 

@@ -6,11 +6,13 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import asyncpg
 import httpx
 import pytest
 
 from contracts.blob_upload import PART_BYTES_MAX, blob_path
 from contracts.blobs import BlobRef, blob_event_id, encode_ref
+from ingest import blob_statements as sql
 from ingest import blob_store
 from ingest.blobs import INCOMING_NAME, KEPT_NAME
 from tests.ingest.backend import SECRET, Backend, an_id, backend, event
@@ -295,6 +297,34 @@ async def test_the_sweep_goes_through_page_by_page(
     await age(b, 31)
     assert [await sweep(b) for _ in range(3)] == [2, 2, 1]
     assert kept(folder) == {}
+
+
+@pytest.mark.parametrize(
+    ("statement", "arguments", "wanted"),
+    [
+        (sql.PAGE, ("", 1.0, 500), ["blobs_pkey", "blob_refs_sha256_idx"]),
+        (sql.ASK, (SHA256,), ["blobs_pkey"]),
+        (sql.CONDEMN, (SHA256, 1.0), ["blobs_pkey", "blob_refs_sha256_idx"]),
+        (sql.REMOVE, (SHA256,), ["blobs_pkey", "blob_refs_sha256_idx"]),
+    ],
+)
+async def test_hot_statements_go_by_an_index(
+    dsn: str, statement: str, arguments: tuple[object, ...], wanted: list[str]
+) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(
+            """INSERT INTO lake.blobs (sha256, bytes)
+               SELECT encode(sha256(n::text::bytea), 'hex'), 1 FROM generate_series(1, 20000) n;
+               INSERT INTO lake.blob_refs (event_id, sha256) SELECT gen_random_uuid(), sha256 FROM lake.blobs;
+               ANALYZE lake.blobs; ANALYZE lake.blob_refs"""
+        )
+        plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {statement}", *arguments))
+    finally:
+        await connection.close()
+    assert "Seq Scan" not in plan, plan
+    for index in wanted:
+        assert index in plan, plan
 
 
 async def test_a_kill_between_object_and_row_is_made_good(b: Backend, folder: Path) -> None:

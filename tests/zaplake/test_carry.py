@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from outbox.record import NewRecord
+from outbox.sqlite import open_sqlite
+from tests.outbox.records import blob_of
 from tests.zaplake.operating import Operator
 from tests.zaplake.processes import post, running, text_message
 from zaplake import carry
@@ -58,6 +61,34 @@ async def test_an_outbox_is_carried_from_a_living_collector_to_another(
     assert status["outbox"]["waiting"] == 3
     only = await operator("collector", "export", tmp_path / "dead.jsonl", "--dead", *there)
     assert only.out == f"{tmp_path / 'dead.jsonl'}: 0 dead\n"
+
+
+async def test_blobs_are_carried_in_a_folder_beside_the_file(tmp_path: Path, operator: Operator) -> None:
+    file, here, there = (
+        tmp_path / "all.jsonl",
+        ("--data-dir", tmp_path / "here"),
+        ("--data-dir", tmp_path / "x"),
+    )
+    store = await open_sqlite(tmp_path / "here" / "outbox")
+    blobs = [blob_of(tmp_path / "spool", content) for content in (b"picture", b"sound")]
+    event_id = "00000000-0000-5000-8000-000000000001"
+    await store.put([NewRecord(id=event_id, body=b"{}", blobs=tuple(blobs))])
+    await store.close()
+    done = await operator("collector", "export", file, *here)
+    assert (done.code, done.out) == (0, f"{file}: 1 waiting, 0 dead\n"), done.err
+    folder = tmp_path / "all.jsonl.blobs"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        blobs[0].sha256: b"picture",
+        blobs[1].sha256: b"sound",
+    }
+    (folder / blobs[1].sha256).unlink()
+    done = await operator("collector", "import", file, *there)
+    assert done.code == 0
+    assert f"1 files are not in {folder}" in done.out
+    status = json.loads((await operator("collector", "status", "--json", *there)).out)
+    assert (status["outbox"]["waiting"], status["outbox"]["blobs_waiting"]) == (1, 1)
+    shown = (await operator("collector", "status", *there)).out
+    assert "1 waiting, 0 dead" in shown
 
 
 async def test_bad_lines_and_a_file_cut_short_are_told_and_the_rest_is_brought(

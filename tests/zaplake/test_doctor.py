@@ -132,3 +132,28 @@ def test_a_full_or_slow_disk_and_an_old_sqlite_are_found(tmp_path: Path) -> None
     assert not synced(None).is_well
     assert built(OLDEST).is_well
     assert not built((3, 37, 2)).is_well
+
+
+async def test_doctor_writes_a_probe_into_the_blob_store(
+    dsn: str, tmp_path: Path, operator: Operator
+) -> None:
+    env = {"DATABASE_URL": dsn, "ZAPLAKE_SIGNING_SECRETS": SECRET}
+    nothing = await operator("doctor", "--data-dir", tmp_path, env=env)
+    assert "ok    no blob store yet" in nothing.out
+    kept = tmp_path / "blobs" / "kept"
+    kept.mkdir(parents=True)
+    good = await operator("doctor", "--data-dir", tmp_path, env=env)
+    assert "ok    blob store: the folder blobs of the data folder can be written" in good.out
+    assert list(kept.rglob("*.*")) == []
+    (kept / "probe").rmdir()
+    (kept / "probe").write_text("in the way")
+    bad = await operator("doctor", "--data-dir", tmp_path, env=env)
+    assert "WRONG the blob store, the folder blobs of the data folder, cannot be written" in bad.out
+    away = {**env, "ZAPLAKE_INGEST_BLOB_STORE_URL": "s3://lake", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}
+    gone = await operator("doctor", "--data-dir", tmp_path, env={**away, **keys})
+    assert "WRONG the blob store, s3://lake, cannot be written" in gone.out
+    odd = await operator(
+        "doctor", "--data-dir", tmp_path, env={**env, "ZAPLAKE_INGEST_BLOB_STORE_URL": "x://y"}
+    )
+    assert "ingest.blob_store_url" in odd.out
