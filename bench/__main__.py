@@ -9,6 +9,7 @@ from typing import Final
 
 from bench import (
     backend_figures,
+    broker_figures,
     collector_figures,
     inbox_delay,
     inbox_figures,
@@ -23,6 +24,7 @@ FIGURES: Final[dict[str, Callable[[str, Options], list[Line]]]] = {
     "batches": backend_figures.batches,
     "door": collector_figures.door,
     "shipping": collector_figures.shipping,
+    "broker": broker_figures.broker,
     "media": media_figures.media,
     "inbox": inbox_figures.inbox,
     "delay": inbox_delay.delay,

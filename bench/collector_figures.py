@@ -78,7 +78,7 @@ def shipping(server_dsn: str, options: Options) -> list[Line]:
                         url = f"http://127.0.0.1:{ingest.ready.port}"
                         with collecting(copy, url) as collector:
                             started = time.perf_counter()
-                            _until_waiting(collector, 0, SHIP_S_MAX)
+                            until_waiting(collector, 0, SHIP_S_MAX)
                             elapsed = time.perf_counter() - started
                             say(f"  # collector after shipping: {_rss_mib(collector.pid):.1f} MiB")
                     expect_rows("shipping", acknowledged=BACKLOG, found=postgres.rows(dsn))
@@ -103,10 +103,10 @@ def _fill(folder: Path) -> float:
     """Fill an outbox through the door while the backend is away; returns how many MiB that cost."""
     with collecting(folder, NO_BACKEND) as collector:
         _post(collector, "A", SMALL_BACKLOG)
-        _until_waiting(collector, SMALL_BACKLOG, FILL_S_MAX)
+        until_waiting(collector, SMALL_BACKLOG, FILL_S_MAX)
         small = _rss_mib(collector.pid)
         _post(collector, "B", BACKLOG - SMALL_BACKLOG)
-        _until_waiting(collector, BACKLOG, FILL_S_MAX)
+        until_waiting(collector, BACKLOG, FILL_S_MAX)
         large = _rss_mib(collector.pid)
     say(f"  # collector: {small:.1f} MiB with {SMALL_BACKLOG} waiting, {large:.1f} MiB with {BACKLOG}")
     expect_rows("backlog", acknowledged=BACKLOG, found=_waiting_in_file(folder))
@@ -130,7 +130,8 @@ def collecting(folder: Path, backend_url: str, *flags: str) -> AbstractContextMa
     return running("collector", f"--folder={folder}", f"--backend-url={backend_url}", *flags)
 
 
-def _until_waiting(collector: Running, depth: int, seconds_max: float) -> None:
+def until_waiting(collector: Running, depth: int, seconds_max: float) -> None:
+    """Returns when so many records wait in the collector's outbox; TimeoutError when they never do."""
     deadline = time.monotonic() + seconds_max
     while (waiting := _waiting(collector)) != depth:
         if time.monotonic() > deadline:

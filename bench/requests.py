@@ -88,9 +88,8 @@ def batch(run: str, numbers: Iterator[int], size: int) -> bytes:
     return _signed("/api/webhooks/whatsapp/batch", identity.batch_id(ids), body, "application/x-ndjson")
 
 
-def webhook(run: str, numbers: Iterator[int], batch: int) -> bytes:
-    """One Evolution 2.3 webhook, as the gateway posts it to the collector (contract §9)."""
-    number = next(numbers)
+def webhook_body(run: str, number: int) -> bytes:
+    """What Evolution 2.3 posts, and publishes but for ``destination``."""
     body = {
         "event": "messages.upsert",
         "instance": INSTANCE,
@@ -101,7 +100,13 @@ def webhook(run: str, numbers: Iterator[int], batch: int) -> bytes:
         "server_url": "http://127.0.0.1:8080",
         "apikey": "bench-apikey-that-is-cut",
     }
-    return _post(f"/gateways/evolution/{INSTANCE}", compact_json(body), {"Content-Type": "application/json"})
+    return compact_json(body)
+
+
+def webhook(run: str, numbers: Iterator[int], batch: int) -> bytes:
+    """One Evolution 2.3 webhook, as the gateway posts it to the collector (contract §9)."""
+    body = webhook_body(run, next(numbers))
+    return _post(f"/gateways/evolution/{INSTANCE}", body, {"Content-Type": "application/json"})
 
 
 SHAPES: Final[dict[str, Callable[[str, Iterator[int], int], bytes]]] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import IO
 import msgspec
 
 from bench import requests
+from collector.amqp_config import AmqpConfig
 from collector.config import CollectorConfig
 from collector.daemon import Daemon, DaemonState
 from ingest.config import IngestConfig
@@ -31,6 +33,7 @@ from zaplake.process import run_until_stopped
 from zaplake.settings import LogSettings
 
 STOP_S_MAX = 30.0
+NO_BROKER = "amqp://127.0.0.1:9/"
 _SYNCHRONOUS = "PRAGMA synchronous"
 
 
@@ -89,10 +92,16 @@ async def _ingest(stop: asyncio.Event, dsn: str, *, group_commit: bool) -> None:
 
 
 async def _collector(
-    stop: asyncio.Event, folder: Path, backend_url: str, *, per_event: bool, synchronous: str
+    stop: asyncio.Event, folder: Path, backend_url: str, *, per_event: bool, synchronous: str, amqp_queue: str
 ) -> None:
+    broker = AmqpConfig(gateway="evolution", url=os.environ.get("AMQP_URL", NO_BROKER), queue=amqp_queue)
     config = CollectorConfig(
-        backend_url=backend_url, secrets=(requests.SECRET,), data_folder=folder, port=0, cut_media=True
+        backend_url=backend_url,
+        secrets=(requests.SECRET,),
+        data_folder=folder,
+        port=0,
+        cut_media=True,
+        amqp=(broker,) if amqp_queue else (),
     )
     durability = ""
     operations = 1 if per_event else OPERATIONS_PER_COMMIT_MAX
@@ -131,6 +140,7 @@ def main() -> None:
     collector.add_argument("--folder", type=Path, required=True)
     collector.add_argument("--backend-url", required=True)
     collector.add_argument("--per-event", action="store_true")
+    collector.add_argument("--amqp-queue", default="", help="read this queue of AMQP_URL's broker")
     collector.add_argument("--synchronous", choices=("FULL", "OFF"), default="FULL")
     asked = parser.parse_args()
     configure(LogSettings(level="warning"))
@@ -144,6 +154,7 @@ def main() -> None:
                 asked.backend_url,
                 per_event=asked.per_event,
                 synchronous=asked.synchronous,
+                amqp_queue=asked.amqp_queue,
             )
         )
 
