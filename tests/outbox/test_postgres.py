@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -13,12 +15,15 @@ from outbox.clock import ManualClock, SystemClock
 from outbox.postgres.config import OnLapse, QueueConfig
 from outbox.postgres.enqueue import DueRecord, enqueue
 from outbox.postgres.states import RecordState
-from outbox.postgres.store import PostgresStore
+from outbox.postgres.store import Lapsed, PostgresStore
+from outbox.postgres.upkeep import Upkeep
 from outbox.record import PutOutcome, Record
 from outbox.store import StoreError, StoreUnavailable
 from outbox.verdict import Verdict
+from tests.outbox.harness import until
 from tests.outbox.postgres import a_queue, open_queue
 from tests.outbox.records import MIB, claim, end_all, ended, ids, later, put_ids
+from tests.support.pgbouncer import PGBOUNCER, pgbouncer
 
 STORED, DUPLICATE = PutOutcome.STORED, PutOutcome.DUPLICATE
 NO_TIME = datetime.min.replace(tzinfo=UTC)
@@ -387,19 +392,105 @@ async def _until_one_waits(connection: asyncpg.Connection) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_it_works_behind_a_transaction_pooler(engine_dsn: str) -> None:
-    """No statement by name, no setting of a session, and each call within one transaction."""
+async def every_call(store: PostgresStore) -> None:
+    now = SystemClock().now()
+    await store.put([due("a"), due("b"), due("c"), due("d")])
+    a, b, c, d = await claimed(store)
+    assert await store.renew() == 4
+    ends = [ended(a, Verdict.DELIVERED, now), ended(b, Verdict.DEAD, now), ended(c, Verdict.RETRY, now)]
+    assert await store.settle(ends) == 3
+    assert await store.doubt([ended(d, Verdict.RETRY, now)]) == 1
+    assert ids(await store.claim_unknown(limit=9)) == ["d"]
+    assert ids(await claimed(store)) == ["c"]
+    assert await store.dead_requeue(None) == 1
+    assert await store.next_due() is not None
+    assert (await store.stats()).waiting == 3
+    assert await store.sweep() == []
+    assert await store.forget() == 0
+
+
+async def test_calls_for_a_pooler_are_transactions_without_names(engine_dsn: str) -> None:
     async with open_queue(engine_dsn, transaction_pooler=True) as store:
-        await store.put([due("a"), due("b"), due("c")])
-        a, b, c = await claimed(store)
-        assert await store.renew() == 3
-        now = SystemClock().now()
-        ends = [ended(a, Verdict.DELIVERED, now), ended(b, Verdict.DEAD, now), ended(c, Verdict.RETRY, now)]
-        assert await store.settle(ends) == 3
-        assert ids(await claimed(store)) == ["c"]
-        assert await store.dead_requeue(None) == 1
+        await every_call(store)
         async with store._use() as connection:
             assert connection.is_in_transaction()
             assert (
                 await connection.fetchval("SELECT count(*) FROM pg_prepared_statements WHERE name <> ''") == 0
             )
+
+
+@pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
+async def test_it_works_behind_pgbouncer(engine_dsn: str) -> None:
+    """B110: transaction mode, two server connections, many calls at once."""
+    async with pgbouncer(engine_dsn) as pooled, AsyncExitStack() as stack:
+        stores = [
+            await stack.enter_async_context(open_queue(pooled, transaction_pooler=True)) for _ in range(8)
+        ]
+        await asyncio.gather(*(every_call(store) for store in stores))
+
+
+async def test_it_starts_without_its_database_and_heals(engine_dsn: str, tmp_path: Path) -> None:
+    missing = f"postgresql://postgres@/none?host={tmp_path}"
+    async with open_queue(missing) as store:
+        with pytest.raises(StoreUnavailable, match="postgres"):
+            await store.stats()
+    async with open_queue(engine_dsn) as store:
+        await put_ids(store, "a")
+        async with store._use() as connection:
+            backend = await connection.fetchval("SELECT pg_backend_pid()")
+        other = await asyncpg.connect(engine_dsn)
+        await other.execute("SELECT pg_terminate_backend($1, 10000)", backend)
+        await other.close()
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    assert ids(await claimed(store)) == ["a"]
+                except StoreUnavailable:
+                    continue
+                break
+
+
+async def test_a_mistake_is_no_outage(engine_dsn: str) -> None:
+    async with open_queue(engine_dsn) as store:
+        with pytest.raises(StoreError) as caught:
+            async with store._use() as connection:
+                await connection.execute("SELECT nobody")
+        assert not isinstance(caught.value, StoreUnavailable)
+
+
+# upkeep
+
+
+async def test_upkeep_renews_sweeps_and_forgets(clocked_dsn: str, clock: ManualClock) -> None:
+    lapsed: list[Lapsed] = []
+    config, queue = QueueConfig(remember_days=1), a_queue()
+    async with (
+        open_queue(clocked_dsn, clock, queue=queue, config=config) as store,
+        open_queue(clocked_dsn, clock, queue=queue, config=config) as dying,
+    ):
+        await put_ids(store, "theirs", "ours", "old")
+        assert ids(await claimed(dying, limit=1)) == ["theirs"]
+        _ours, old = await claimed(store)
+        await store.settle([ended(old, Verdict.DELIVERED, clock.now())])
+        upkeep = Upkeep(store, clock, on_lapsed=lapsed.append, on_failure=pytest.fail)
+        for _ in range(5):
+            await upkeep.tick()
+            clock.advance(config.renew_every_s)
+        assert [record.id for record in lapsed] == ["theirs"]
+        assert ids(await claimed(store)) == ["theirs"]
+        clock.advance(24 * 3600)
+        await upkeep.tick()
+        assert await store.put([due("old"), due("ours")]) == [STORED, DUPLICATE]
+
+
+async def test_upkeep_outlives_an_outage(clock: ManualClock, tmp_path: Path) -> None:
+    failures: list[str] = []
+    async with open_queue(f"postgresql://postgres@/none?host={tmp_path}", clock) as store:
+        upkeep = Upkeep(store, clock, on_lapsed=lambda _: None, on_failure=failures.append)
+        stop = asyncio.Event()
+        running = asyncio.create_task(upkeep.run(stop))
+        await until(lambda: clock.waiting == 1)
+        clock.advance(store.config.renew_every_s)
+        await until(lambda: len(failures) == 2)
+        stop.set()
+        await running
