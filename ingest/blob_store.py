@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import secrets
+import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +32,9 @@ CONNECT_S_MAX: Final = 5.0
 RETRIES_MAX: Final = 2
 RETRY_S_MAX: Final = 10.0
 """A bucket that is away is told to the sender soon, who comes again."""
+DRAFTS: Final = "??/*#*"
+"""How obstore's local store calls a file until it is whole."""
+DRAFT_S: Final = 86_400.0
 PROBE_BYTES: Final = b"written by zaplake doctor; it may be deleted"
 
 _FAILURES: Final = (BaseError, OSError, ValueError)
@@ -80,6 +85,16 @@ class BlobStore:
         except _FAILURES as error:
             raise UnavailableError(str(error).splitlines()[0]) from error
         await self._remove(key)
+
+    def tidy(self) -> None:
+        """Blocking. Remove what a killed process left half written in a folder, a day ago and more."""
+        if self._folder is None:
+            return
+        limit = time.time() - DRAFT_S
+        for draft in self._folder.glob(DRAFTS):
+            with contextlib.suppress(OSError):
+                if draft.stat().st_mtime < limit:
+                    draft.unlink()
 
     async def _remove(self, key: str) -> None:
         try:

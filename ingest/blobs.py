@@ -27,11 +27,14 @@ class Blobs:
 
     door: BlobDoor
     ledger: BlobLedger
+    store: BlobStore
     spool: BlobSpool
     every_s: float
 
     async def run(self) -> None:
         """Forget what nobody needs, a bounded piece each ``every_s`` seconds, until cancelled; 0 is never."""
+        if self.every_s > 0:
+            await asyncio.to_thread(self.store.tidy)
         while self.every_s > 0:
             try:
                 await asyncio.to_thread(self.spool.forget_abandoned)
@@ -63,4 +66,4 @@ def open_blobs(config: IngestConfig, budget: BodyBudget, metrics: IngestMetrics)
         raise ConfigError(f"blob_folder: {error.strerror or error}") from error
     ledger = BlobLedger(config, store)
     door = BlobDoor(config, spool=spool, ledger=ledger, budget=budget, metrics=metrics)
-    return Blobs(door=door, ledger=ledger, spool=spool, every_s=config.watch_every_s)
+    return Blobs(door=door, ledger=ledger, store=store, spool=spool, every_s=config.watch_every_s)

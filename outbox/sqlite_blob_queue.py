@@ -21,8 +21,8 @@ class SqliteBlobs(SqliteCalls):
     def __init__(self, *, thread: WriterThread, engine: SqliteEngine) -> None:
         super().__init__(thread=thread, engine=engine)
         self._tell: Callable[[], None] = _nobody
-        self._may_free = True
-        """Somebody may wait for a blob that is settled: at the start, and until it is all freed."""
+        self._freed_when_opened = 0
+        """The opening of the file in which all was freed; another (a start, a salvage) may have left some."""
 
     def path_of(self, sha256: str) -> Path:
         return self._engine.files.path_of(sha256)
@@ -31,12 +31,12 @@ class SqliteBlobs(SqliteCalls):
         self._tell = tell
 
     async def claim(self, *, now: datetime, limit: int, bytes_max: int) -> list[Record]:
-        if self._may_free:
+        if self._freed_when_opened != self._engine.opened:
             await self._free()
         return await self._leased(lambda engine: sqlite_blobs.claim(engine, now, limit), sqlite_blobs.release)
 
     async def settle(self, settlements: Sequence[Settlement]) -> int:
-        self._may_free = True
+        self._freed_when_opened = 0
         ended = await self._freeing(lambda engine: sqlite_blobs.settle(engine, settlements))
         await self._free()
         return ended
@@ -60,11 +60,12 @@ class SqliteBlobs(SqliteCalls):
         def some(engine: SqliteEngine) -> int:
             return sqlite_blobs.free(engine, FREED_PER_CALL_MAX)
 
+        opened = self._engine.opened
         while freed := await self._freeing(some):
             self._tell()
             if freed < FREED_PER_CALL_MAX:
                 break
-        self._may_free = False
+        self._freed_when_opened = opened
 
 
 def _nobody() -> None:

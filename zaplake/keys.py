@@ -115,7 +115,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.backlog_alert_records": "Waiting records above which an alert is raised.",
     "collector.limits.outbox_rows_max": "Records that wait before the gateway gets 503; alert at 80 %.",
     "collector.limits.outbox_bytes_max": (
-        "Bytes of bodies that wait before the gateway gets 503; alert at 80 %."
+        "Bytes of bodies and blobs that wait before the gateway gets 503; alert at 80 %."
     ),
     "collector.limits.outbox_wal_bytes_max": "Write-ahead log above which the outbox takes nothing new.",
     "collector.limits.outbox_reserve_bytes": "Room kept on the disk for shipping what waits when it is full.",

@@ -115,6 +115,35 @@ async def test_a_new_process_goes_on_with_what_the_last_one_has(dsn: str, folder
     assert not (folder / INCOMING_NAME / "another-boot").exists()
 
 
+async def test_processes_of_one_machine_share_what_came_in(dsn: str, folder: Path) -> None:
+    async with backend(dsn, blob_folder=folder) as one, backend(dsn, blob_folder=folder) as other:
+        assert (await put(one, first=0, size=10_000)).json()["offset"] == 10_000
+        assert (await put(other, first=10_000, size=10_000)).json()["offset"] == 20_000
+        assert (await put(one, first=20_000)).status_code == 201
+        assert (await put(other)).status_code == 200
+    assert kept(folder) == {SHA256: CONTENT}
+
+
+async def test_drafts_of_killed_processes_go_after_a_day(dsn: str, folder: Path) -> None:
+    shelf = folder / KEPT_NAME / SHA256[:2]
+    shelf.mkdir(parents=True)
+    old, young = shelf / f"{SHA256}#1", shelf / f"{SHA256}#2"
+    for draft in (old, young):
+        draft.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    abandoned = "0" * 64
+    async with backend(dsn, blob_folder=folder) as b:
+        (boot,) = (folder / INCOMING_NAME).iterdir()
+        for name in (abandoned, SHA256):
+            (boot / name).write_bytes(b"half")
+        os.utime(boot / abandoned, (0, 0))
+        assert b.service.blobs is not None
+        b.service.blobs.store.tidy()
+        b.service.blobs.spool.forget_abandoned()
+        assert [path.name for path in shelf.iterdir()] == [young.name]
+        assert incoming(folder) == [SHA256]
+
+
 async def test_bytes_that_are_not_those_of_the_path_are_refused(b: Backend, folder: Path) -> None:
     answer = await put(b, content=CONTENT[::-1], sha256=SHA256)
     assert answer.status_code == 422

@@ -22,12 +22,18 @@ from outbox.verdict import Verdict
 from tests.outbox.records import blob_of, claim, end_all, ended, ids, marked_lost, new, put_one, sha256_of
 
 PICTURE = b"picture" * 1_000
-FIRST_VERSION = (
-    "DROP TABLE blobs",
-    "DROP TABLE blob_refs",
-    "ALTER TABLE ledger DROP COLUMN blobs",
-    "PRAGMA user_version = 1",
-)
+FIRST_VERSION = Path(__file__).with_name("first_version.sql")
+
+
+def first_version(folder: Path, *statements: str) -> None:
+    """A file as the first release left it, closed in order."""
+    folder.mkdir(parents=True)
+    old = sqlite3.connect(folder / FILE_NAME)
+    old.executescript("PRAGMA journal_mode = WAL;" + FIRST_VERSION.read_text())
+    for statement in ("INSERT INTO ledger (one, epoch) VALUES (1, 'the-epoch')", *statements):
+        old.execute(statement)
+    old.commit()
+    old.close()
 
 
 @pytest.fixture
@@ -47,37 +53,40 @@ def files_in(folder: Path) -> list[str]:
 async def test_a_file_of_the_first_version_is_upgraded_in_place(
     folder: Path, spool: Path, clock: ManualClock
 ) -> None:
-    store = await open_sqlite(folder, clock)
-    epoch = store.epoch
-    await store.put([new(id_, id_.encode()) for id_ in ("seen", "dead")])
-    seen, dead = await claim(store, clock)
-    await store.settle([ended(seen, Verdict.DELIVERED, clock.now()), ended(dead, Verdict.DEAD, clock.now())])
-    await put_one(store, new("waits", b"body"))
-    await store.close()
-    with sqlite3.connect(folder / FILE_NAME) as old:
-        for statement in FIRST_VERSION:
-            old.execute(statement)
-    old.close()
+    first_version(
+        folder,
+        "INSERT INTO ids VALUES (1, 'seen', x'', 'c', 1, 2), (2, 'dead', x'', 'c', 1, NULL)",
+        "INSERT INTO ids VALUES (3, 'waits', x'0d', 'c', 1, NULL)",
+        "INSERT INTO dead VALUES (1, 2, 3, 1, 422, 'why', 'l', x'64')",
+        "INSERT INTO outbox VALUES (3, 1, 2, 503, 'away', 'l', x'626f6479')",
+        "UPDATE ledger SET number = 7, waiting = 1, bytes = 4, dead = 1, seen = 1",
+    )
     store = await open_sqlite(folder, clock)
     stats = await store.stats()
-    assert (store.epoch, stats.salvaged) == (epoch, "")
-    assert (stats.waiting, stats.dead, stats.seen) == (1, 1, 1)
+    assert (store.epoch, stats.salvaged) == ("the-epoch", "")
+    assert (stats.waiting, stats.dead, stats.seen, stats.bytes) == (1, 1, 1, 4)
+    assert await put_one(store, new("seen")) is PutOutcome.DUPLICATE
     assert await put_one(store, new("a", blobs=(blob_of(spool, PICTURE),))) is PutOutcome.STORED
     (record,) = await claim(store, clock)
-    assert (record.id, record.body) == ("waits", b"body")
+    assert (record.id, record.body, record.attempts) == ("waits", b"body", 2)
     assert await end_all(store.blobs, clock, Verdict.DELIVERED) == 1
     assert ids(await claim(store, clock)) == ["a"]
     await store.close()
+    again = await open_sqlite(folder, clock)
+    assert len(await claim(again, clock)) == 2
+    await again.close()
 
 
 async def test_a_damaged_file_of_the_first_version_is_salvaged(folder: Path, clock: ManualClock) -> None:
-    store = await open_sqlite(folder, clock)
-    await store.put([new(f"w{n}", b"x" * 3_000) for n in range(50)])
-    await store.close()
-    with sqlite3.connect(folder / FILE_NAME) as old:
-        for statement in FIRST_VERSION:
-            old.execute(statement)
-    old.close()
+    rows = [
+        f"INSERT INTO {table}"
+        for n in range(1, 51)
+        for table in (
+            f"ids VALUES ({n}, 'w{n}', x'', 'c', 1, NULL)",
+            f"outbox VALUES ({n}, 1, 0, NULL, '', 'l', zeroblob(3000))",
+        )
+    ]
+    first_version(folder, *rows, "UPDATE ledger SET waiting = 50, bytes = 150000")
     size = (folder / FILE_NAME).stat().st_size
     with (folder / FILE_NAME).open("r+b") as file:
         file.truncate(size * 2 // 3)
@@ -236,6 +245,21 @@ async def test_a_kill_between_the_end_of_a_blob_and_its_records_is_made_good(
     bodies = {record.body for record in await claim(store, clock)}
     assert bodies == {b"{}" if verdict is Verdict.DELIVERED else marked_lost(b"{}", picture.sha256, "r")}
     assert (await store.stats()).claimed == 150
+    await store.close()
+
+
+async def test_a_salvage_amid_freeing_frees_the_rest(folder: Path, spool: Path, clock: ManualClock) -> None:
+    store = await open_sqlite(folder, clock, mark_lost=marked_lost)
+    picture = blob_of(spool, PICTURE)
+    await store.put([new("a", blobs=(picture,))])
+    (blob,) = await claim(store.blobs, clock)
+    ending = [ended(blob, Verdict.DEAD, clock.now(), reason="r")]
+    await (await store._thread.submit(lambda engine: sqlite_blobs.settle(engine, ending)))
+    opened = store._engine.opened
+    await (await store._thread.submit(lambda engine: engine.reopen(opened, "integrity"), bare=True))
+    assert await claim(store.blobs, clock) == []
+    (record,) = await claim(store, clock)
+    assert record.body == marked_lost(b"{}", picture.sha256, "r")
     await store.close()
 
 
