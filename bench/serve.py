@@ -24,10 +24,10 @@ from collector.daemon import Daemon, DaemonState
 from ingest.config import IngestConfig
 from ingest.service import serve
 from outbox.clock import SystemClock
+from outbox.metering import MeteredStore
 from outbox.sqlite import SqliteStore, open_sqlite
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_thread import OPERATIONS_PER_COMMIT_MAX
-from outbox.store import Store
 from zaplake.logs import configure
 from zaplake.process import run_until_stopped
 from zaplake.settings import LogSettings
@@ -106,7 +106,7 @@ async def _collector(
     durability = ""
     operations = 1 if per_event else OPERATIONS_PER_COMMIT_MAX
 
-    async def open_store() -> Store:
+    async def open_store() -> MeteredStore:
         nonlocal durability
         store = await open_sqlite(folder, SystemClock(), operations_per_commit_max=operations)
         durability = await _set_synchronous(store, synchronous)

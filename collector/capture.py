@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
@@ -25,6 +25,7 @@ from collector.tally import HOURS_KEPT, Tally, hour_of
 from collector.translate import Captured, Translation
 from collector.translating import Body, Translator
 from contracts.configured import GatewayConfig
+from contracts.heartbeat import LIVE_CHANNELS
 from contracts.scopes import ScopeTable, Source, as_rows, from_rows
 from contracts.translation import Arrival, Counts, Rules
 from outbox.record import PutOutcome
@@ -251,7 +252,7 @@ class Capture:
             self.tally.add(hour=hour, gateway=gateway, instance=instance, channel=channel, counts=counts)
             self.metrics.count(channel, gateway, instance, counts)
             total.update(counts)
-        is_live = channel != "jsonl"
+        is_live = channel in LIVE_CHANNELS
         if translation.captured:
             self.silence.heard(translation.source, channel, now)
         self.instances.saw(translation.source, now)
@@ -260,9 +261,21 @@ class Capture:
                 seen = self.instances.saw(captured.source, now)
                 if captured.state is not None and is_live:
                     seen.tell(captured.state, captured.stamp, now)
-            if captured.kind in ENDS and is_live:
-                self.instances.forget(captured.source)
+        if is_live:
+            self._hear(translation, now)
         return total
+
+    def _hear(self, translation: Translation, now: datetime) -> None:
+        """Remembers what came when, of each instance; a deleted one is forgotten."""
+        heard: defaultdict[Source, list[str]] = defaultdict(list)
+        for captured in translation.captured:
+            heard[captured.source].append(captured.kind)
+        for source, kind in translation.refused:
+            heard[source].append(kind)
+        for source, kinds in heard.items():
+            self.instances.saw(source, now).hear(kinds, now)
+            if not ENDS.isdisjoint(kinds):
+                self.instances.forget(source)
 
     def _tell_moved(self) -> None:
         moved = self.scopes.moved()

@@ -78,6 +78,10 @@ class Limits:
     amqp_watch_s: float = 5.0
     amqp_mute_s: float = 30.0
     channel_silent_s: float = 600.0
+    channel_grace_s: float = 1800.0
+    """How long a record's copies by other channels have time to come until it is counted."""
+    channel_counts_max: int = 100_000
+    """Counts per instance, hour, kind and channels that wait for the backend; the oldest go first."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -21,6 +21,7 @@ from collector.config import CollectorConfig
 from collector.control import serving
 from collector.door import Door
 from collector.heartbeat import keep_beating
+from collector.meter import LossMeter
 from collector.report import Reporter
 from collector.shippers import Shippers
 from collector.spool import FOLDER_NAMES
@@ -29,8 +30,9 @@ from contracts.blobs import mark_lost
 from outbox.clock import SystemClock
 from outbox.dead_archive import DeadArchive
 from outbox.janitor import Janitor, JanitorConfig
+from outbox.metering import MeteredStore
 from outbox.sqlite import open_sqlite
-from outbox.store import Store, StoreError
+from outbox.store import StoreError
 
 HOUSEKEEPING_S: Final = 5.0
 """How often storms, backlog and fading alerts are looked at."""
@@ -50,11 +52,12 @@ class DaemonState:
 class _Parts:
     """What one run is made of."""
 
-    store: Store
+    store: MeteredStore
     alerts: Alerts
     backend: Backend
     shippers: Shippers
     capture: Capture
+    meter: LossMeter
     reporter: Reporter
     verbs: Verbs
     server: HttpServer
@@ -68,7 +71,7 @@ class Daemon:
         self,
         config: CollectorConfig,
         *,
-        open_store: Callable[[], Awaitable[Store]] | None = None,
+        open_store: Callable[[], Awaitable[MeteredStore]] | None = None,
         on_alert: OnAlert = nobody,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
@@ -111,11 +114,11 @@ class Daemon:
         """
         return datetime.fromtimestamp(self._wall_s(), UTC)
 
-    async def _open_sqlite(self) -> Store:
+    async def _open_sqlite(self) -> MeteredStore:
         config = self._config
         return await open_sqlite(config.data_folder, self._clock, config.limits.store, mark_lost=mark_lost)
 
-    def _assemble(self, store: Store, backend: Backend) -> _Parts:
+    def _assemble(self, store: MeteredStore, backend: Backend) -> _Parts:
         config, now, limits = self._config, self._clock.now, self._config.limits
         alerts = Alerts(
             now=now,
@@ -125,6 +128,13 @@ class Daemon:
         )
         shippers = Shippers(config, store=store, backend=backend, clock=self._clock, alerts=alerts)
         capture = Capture(store=store, config=config, alerts=alerts, now=now, on_put=shippers.wake)
+        meter = LossMeter(
+            store,
+            metrics=capture.metrics,
+            now=now,
+            grace_s=limits.channel_grace_s,
+            cells_max=limits.channel_counts_max,
+        )
         brokers = amqp_doors(config, store=store, capture=capture, alerts=alerts, now=self._wall_now)
         reporter = Reporter(
             config=config,
@@ -166,6 +176,7 @@ class Daemon:
             backend=backend,
             shippers=shippers,
             capture=capture,
+            meter=meter,
             reporter=reporter,
             verbs=verbs,
             server=server,
@@ -218,12 +229,13 @@ class Daemon:
         return [
             janitor.run(asyncio.Event()),
             parts.alerts.keep_saved(parts.store),
-            keep_house(parts.capture, parts.reporter, parts.alerts),
+            keep_house(parts.capture, parts.meter, parts.reporter, parts.alerts),
             keep_beating(
                 self._config.heartbeat_s,
                 backend=parts.backend,
                 reporter=parts.reporter,
                 capture=parts.capture,
+                meter=parts.meter,
                 alerts=parts.alerts,
                 skew_s_max=self._config.limits.clock_skew_alert_s,
                 now=self._wall_now,
@@ -231,8 +243,11 @@ class Daemon:
         ]
 
 
-async def keep_house(capture: Capture, reporter: Reporter, alerts: Alerts) -> None:
-    """Runs for ever: ends storms, saves states, watches depth, fades alerts. It retries a failing store."""
+async def keep_house(capture: Capture, meter: LossMeter, reporter: Reporter, alerts: Alerts) -> None:
+    """Runs for ever: ends storms, saves states, counts channels, watches depth, fades alerts.
+
+    It retries a failing store.
+    """
     while True:
         await asyncio.sleep(HOUSEKEEPING_S)
         alerts.fade()
@@ -241,6 +256,7 @@ async def keep_house(capture: Capture, reporter: Reporter, alerts: Alerts) -> No
         try:
             await capture.release_storms()
             await capture.instances.save()
+            await meter.sweep()
             await reporter.watch()
         except StoreError as error:
             _log.warning("housekeeping.failed", error=type(error).__name__)

@@ -14,6 +14,7 @@ import structlog
 from collector.alerts import Alerts
 from collector.backend import Backend
 from collector.capture import Capture
+from collector.meter import LossMeter
 from collector.report import Reporter
 from contracts.heartbeat import decode_answer, encode_heartbeat, heartbeat_path
 from contracts.identity import heartbeat_id
@@ -35,6 +36,7 @@ async def beat(
     backend: Backend,
     reporter: Reporter,
     capture: Capture,
+    meter: LossMeter,
     alerts: Alerts,
     skew_s_max: float,
     now: Callable[[], datetime],
@@ -43,7 +45,7 @@ async def beat(
 
     A refusal is an alert here: a backend that never heard of a collector does not call it silent.
     """
-    heartbeat = await reporter.heartbeat()
+    heartbeat = await reporter.heartbeat(await meter.to_tell())
     _log.info(
         "heartbeat",
         seq=heartbeat.seq,
@@ -76,6 +78,8 @@ async def beat(
     await capture.apply_accounts(
         {(entry.gateway, entry.instance): entry.scope for entry in table.scopes if entry.scope}
     )
+    if table.keeps_coverage:
+        await meter.were_kept()
     return True
 
 
@@ -85,6 +89,7 @@ async def keep_beating(
     backend: Backend,
     reporter: Reporter,
     capture: Capture,
+    meter: LossMeter,
     alerts: Alerts,
     skew_s_max: float,
     now: Callable[[], datetime],
@@ -96,6 +101,7 @@ async def keep_beating(
                 backend=backend,
                 reporter=reporter,
                 capture=capture,
+                meter=meter,
                 alerts=alerts,
                 skew_s_max=skew_s_max,
                 now=now,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from contracts.heartbeat import OPEN_STATES
@@ -28,6 +29,12 @@ class InstanceState:
     stamp: str = ""
     """The gateway's own stamp of the event that told the state, and when that came."""
     told_at: datetime | None = None
+    kinds: dict[str, datetime] = field(default_factory=dict)
+    """When the last event of each kind came."""
+
+    def hear(self, kinds: Iterable[str], now: datetime) -> None:
+        """Events of these kinds came by a live channel."""
+        self.kinds.update(dict.fromkeys(kinds, now))
 
     def tell(self, state: str, stamp: str, now: datetime) -> None:
         """Takes the state, unless it is late: a gateway's retries come in any order.
@@ -67,9 +74,17 @@ class Instances:
     async def load(self) -> None:
         """Takes over what an earlier process knew: a restart of ours brings no instance back."""
         kept = await self._store.get_meta(META_KEY)
-        for gateway, instance, last_event_at, state, state_at, stamp, told_at in json.loads(kept or b"[]"):
+        for gateway, instance, last_event_at, state, state_at, stamp, told_at, *heard in json.loads(
+            kept or b"[]"
+        ):
+            kinds = heard[0] if heard else {}  # an earlier release did not keep them
             self.seen[gateway, instance] = InstanceState(
-                datetime.fromisoformat(last_event_at), state, _time(state_at), stamp, _time(told_at)
+                datetime.fromisoformat(last_event_at),
+                state,
+                _time(state_at),
+                stamp,
+                _time(told_at),
+                {kind: datetime.fromtimestamp(at_s, UTC) for kind, at_s in kinds.items()},
             )
 
     async def save(self) -> None:
@@ -77,7 +92,15 @@ class Instances:
         if not self._changed:
             return
         rows = [
-            (*source, _text(s.last_event_at), s.state, _text(s.state_at), s.stamp, _text(s.told_at))
+            (
+                *source,
+                _text(s.last_event_at),
+                s.state,
+                _text(s.state_at),
+                s.stamp,
+                _text(s.told_at),
+                {kind: int(at.timestamp()) for kind, at in s.kinds.items()},
+            )
             for source, s in self.seen.items()
         ]
         self._changed = False

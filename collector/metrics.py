@@ -47,6 +47,7 @@ class CollectorMetrics:
         self.commit_s = Timings(LATENCY_BUCKETS_S)
         self._events: dict[_Source, int] = {}
         self._answers: dict[int, int] = {}
+        self._covered: dict[tuple[str, str, str], int] = {}
         self._instances = FewNames(INSTANCES_LABELLED_MAX)
 
     def count(self, channel: str, gateway: str, instance: str, counts: Mapping[str, int]) -> None:
@@ -58,6 +59,11 @@ class CollectorMetrics:
                 key = (channel, gateway, self._label(gateway, instance), outcome)
                 known = self._events.get(key, 0)
             self._events[key] = known + count
+
+    def cover(self, gateway: str, instance: str, channels: Sequence[str], count: int) -> None:
+        """Adds records that exactly these channels brought."""
+        key = (gateway, self._label(gateway, instance), "+".join(channels))
+        self._covered[key] = self._covered.get(key, 0) + count
 
     def answered(self, status: int) -> None:
         """Counts one answer of the door."""
@@ -83,6 +89,14 @@ class CollectorMetrics:
         for status, count in self._answers.items():
             answers.add_metric((str(status),), count)
         yield answers
+        covered = CounterMetricFamily(
+            "zaplake_collector_channel_records",
+            "Records by the channels that brought them, after the grace",
+            labels=("gateway", "instance", "channels"),
+        )
+        for names, count in self._covered.items():
+            covered.add_metric(names, count)
+        yield covered
         yield self.commit_s.family(
             "zaplake_collector_commit_seconds",
             "From handing records to the outbox until they are durable, fsync included",

@@ -16,7 +16,15 @@ from collector.capture import Capture
 from collector.config import SHED_FROM_SHARE, CollectorConfig
 from collector.metrics import Snapshot
 from collector.verbs import Document
-from contracts.heartbeat import COUNTERS_MAX, INSTANCES_MAX, Counter, Depth, Heartbeat, InstanceState
+from contracts.heartbeat import (
+    COUNTERS_MAX,
+    INSTANCES_MAX,
+    Counter,
+    Coverage,
+    Depth,
+    Heartbeat,
+    InstanceState,
+)
 from outbox.shipper import ShipperState
 from outbox.store import Store, StoreStats
 
@@ -93,7 +101,7 @@ class Reporter:
             "alerts": {"active": list(self._alerts.active()), "recent": self._alerts.recent()},
         }
 
-    async def heartbeat(self) -> Heartbeat:
+    async def heartbeat(self, coverage: tuple[Coverage, ...] = ()) -> Heartbeat:
         """The next heartbeat (contract §8); its number grows with every call."""
         self._seq += 1
         stats = await self._store.stats()
@@ -115,6 +123,7 @@ class Reporter:
             counters=self._counters(),
             instances=self._instances(),
             brokers=tuple(broker.report() for broker in self._brokers),
+            coverage=coverage,
         )
 
     async def metrics(self) -> bytes:
@@ -211,6 +220,7 @@ class Reporter:
                 state=seen.state,
                 state_at=seen.state_at.isoformat() if seen.state_at is not None else None,
                 last_event_at=seen.last_event_at.isoformat(),
+                kinds={kind: at.isoformat() for kind, at in seen.kinds.items()},
             )
             for source, seen in self._capture.instances.seen.items()
         ]

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from collector.labels import label_of
 from contracts import translation
 from contracts.events import OCCURRENCE, Event, Fold, Part
 from contracts.identity import event_id, stamp_occurrence
@@ -58,14 +59,13 @@ def translate(arrival: Arrival, rules: Rules, files: Mapping[str, Path] = NO_FIL
 def _captured(
     files: Mapping[str, Path], arrival: Arrival, source: Source, scope: str, event: Event, body: bytes
 ) -> Captured:
-    gateway, instance = source
     unstamped = event.needs_stamp and arrival.occurrence is None
     record = NewRecord(
         id=fixed_id(scope, event, arrival.occurrence) or partial(_stamped, scope, event.kind, event.parts),
         body=body,
         digest=event.digest or b"",
         channel=arrival.channel,
-        label=f"{gateway}/{instance} {event.kind}",
+        label=label_of(source, event.kind),
         guard=_guard(scope, event) if unstamped else None,
         blobs=tuple(
             NewBlob(sha256=ref.sha256, bytes=ref.bytes, mime=ref.mime or "", path=files[ref.sha256])

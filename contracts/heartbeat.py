@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 COUNTERS_MAX: Final = 10_000
 INSTANCES_MAX: Final = 10_000
+COVERAGE_MAX: Final = 2_000
+COUNT_MAX: Final = 2**53
+CHANNELS_MAX: Final = 16
+DELAYS_MAX: Final = 64
 OPEN_STATES: Final = frozenset({"open", "WORKING", "CONNECTED"})
 """What Evolution and Baileys, WAHA's sessions and WAHA's engines call an instance that is connected."""
+
+
+LIVE_CHANNELS: Final = frozenset({"webhook", "rabbitmq"})
+"""What brings events as they happen, and may fall silent."""
+
+_Count: TypeAlias = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
+_Name: TypeAlias = Annotated[str, Meta(max_length=300)]
 
 
 def heartbeat_path(name: str) -> str:
@@ -36,6 +48,25 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class Coverage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Facts of one instance and kind, first seen in one hour, that exactly these channels brought.
+
+    The count is the whole of this collector's file (``epoch``) and only grows: of two, the larger is true.
+    ``delays`` counts them by what lay between the first two channels: at most 2**n milliseconds at place n.
+    """
+
+    gateway: _Name
+    instance: _Name
+    hour: str
+    """RFC 3339, UTC, on the hour."""
+    kind: _Name
+    channels: Annotated[tuple[_Name, ...], Meta(max_length=CHANNELS_MAX)]
+    """In alphabetical order."""
+    count: _Count
+    delay_ms_max: _Count = 0
+    delays: Annotated[tuple[_Count, ...], Meta(max_length=DELAYS_MAX)] = ()
+
+
 class InstanceState(msgspec.Struct, frozen=True, kw_only=True):
     """The last connection state an instance told and when its last event of any kind came (RFC 3339).
 
@@ -48,6 +79,8 @@ class InstanceState(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     state_at: str | None = None
     last_event_at: str | None = None
+    kinds: dict[str, str] = {}
+    """When the last event of each kind came, denied ones too; none for what came by a file."""
 
 
 class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +113,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     counters: tuple[Counter, ...] = ()
     instances: tuple[InstanceState, ...] = ()
     brokers: tuple[BrokerState, ...] = ()
+    coverage: tuple[Coverage, ...] = ()
+    """What grew since the backend said that it keeps it."""
 
 
 class ScopeEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,9 +126,10 @@ class ScopeEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer: the whole scope table as the backend has it."""
+    """The answer: the whole scope table as the backend has it, and whether it keeps the coverage told."""
 
     scopes: tuple[ScopeEntry, ...] = ()
+    keeps_coverage: bool = False
 
 
 encode_heartbeat = msgspec.json.Encoder().encode

@@ -71,6 +71,8 @@ class Translation(msgspec.Struct, Generic[Kept], frozen=True, kw_only=True):
     captured: tuple[Kept, ...] = ()
     counted: Counts
     """What made no record, and oddities, by name."""
+    refused: tuple[tuple[Source, str], ...] = ()
+    """Instance and kind of each fact that the policy left out: it was heard all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,7 @@ def _facts(
     if reading.instance is not None and arrival.path_instance not in {None, reading.instance}:
         counted[source]["path_mismatch"] += 1
     wanted: list[tuple[Event, Source]] = []
+    left_out: list[tuple[Source, str]] = []
     for event in reading.events:
         of_event = source if event.instance is None else source_of(arrival, event.instance)
         refused = refusal(rules.policy, event, f"{of_event[0]}/{of_event[1]}")
@@ -150,8 +153,9 @@ def _facts(
             wanted.append((event, of_event))
         else:
             counted[of_event][refused] += 1
+            left_out.append((of_event, event.kind))
     if not wanted:
-        return Translation(source=source, counted=counted)
+        return Translation(source=source, counted=counted, refused=tuple(left_out))
     cutter = Cutter(arrival.raw, reading, rules.secrets, [event for event, _ in wanted])
     captured = tuple(
         _captured(
@@ -159,7 +163,7 @@ def _facts(
         )
         for event, of_event in wanted
     )
-    return Translation(source=source, captured=captured, counted=counted)
+    return Translation(source=source, captured=captured, counted=counted, refused=tuple(left_out))
 
 
 def _captured(

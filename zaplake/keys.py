@@ -130,6 +130,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.amqp_reconnect_s_max": "Longest pause between two attempts to reach RabbitMQ.",
     "collector.limits.amqp_disconnected_alert_s": "Seconds without RabbitMQ until `amqp.disconnected`.",
     "collector.limits.amqp_watch_s": "Seconds between two looks at our queue.",
+    "collector.limits.channel_grace_s": (
+        "Seconds that an event's copies by other channels have time to come until it is counted."
+    ),
+    "collector.limits.channel_counts_max": "Counts per instance, hour, kind and channels kept for the backend.",
     "collector.limits.amqp_mute_s": "Seconds that messages may wait while none comes until `amqp.mute`.",
     "collector.limits.channel_silent_s": (
         "Seconds without an event by one door while the other brings some until `channel.silent`."

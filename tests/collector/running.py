@@ -17,7 +17,7 @@ from collector.config import CollectorConfig, Limits
 from collector.daemon import Daemon, DaemonState
 from collector.verbs import Document
 from contracts.configured import GatewayConfig
-from outbox.store import Store
+from outbox.metering import MeteredStore
 from tests.collector.scripted import SECRET
 
 FIXTURES = Path(__file__).parent.parent / "golden" / "fixtures"
@@ -69,7 +69,7 @@ def collector_config(folder: Path, url: str, **changes: Any) -> CollectorConfig:
 @contextlib.asynccontextmanager
 async def running(
     config: CollectorConfig,
-    open_store: Callable[[], Awaitable[Store]] | None = None,
+    open_store: Callable[[], Awaitable[MeteredStore]] | None = None,
     on_alert: OnAlert = nobody,
 ) -> AsyncIterator[Running]:
     """The collector, ready; asked to stop and awaited at the end, unless it ended before."""

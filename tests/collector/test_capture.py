@@ -19,6 +19,7 @@ from contracts.configured import CaptureFilter, CapturePolicy, GatewayConfig
 from contracts.events import Reading
 from outbox.clock import ManualClock
 from outbox.memory import MemoryStore
+from outbox.metering import MeteredStore
 from outbox.record import NewRecord, PutResult
 from outbox.sqlite import open_sqlite
 from outbox.store import Store, StoreUnavailable
@@ -253,7 +254,7 @@ class FailingStore(MemoryStore):
 async def test_a_full_disk_is_503_with_an_alert_and_heals(tmp_path: Path) -> None:
     failing = FailingStore()
 
-    async def open_store() -> Store:
+    async def open_store() -> MeteredStore:
         return failing
 
     (tmp_path / "collector").mkdir()

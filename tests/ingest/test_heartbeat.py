@@ -135,7 +135,7 @@ def ago(**delta: float) -> str:
     return (NOW - timedelta(**delta)).isoformat()
 
 
-def told(**members: str) -> InstanceState:
+def told(**members: Any) -> InstanceState:
     return InstanceState(gateway="g", instance="i", **members)
 
 

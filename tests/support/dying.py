@@ -24,6 +24,7 @@ from ingest.config import IngestConfig
 from ingest.row import CommitBatch, Committed, Row
 from ingest.service import open_service
 from outbox.clock import SystemClock
+from outbox.metering import MeteredStore
 from outbox.record import NewRecord, PutResult, Stamp
 from outbox.sqlite import open_sqlite
 from outbox.store import Store
@@ -116,7 +117,7 @@ async def _collector(stop: asyncio.Event, folder: Path, backend_url: str, port: 
         backend_url=backend_url, secrets=(SECRET,), data_folder=folder, port=port, cut_media=True
     )
 
-    async def open_store() -> Store:
+    async def open_store() -> MeteredStore:
         return DyingStore(await open_sqlite(folder, SystemClock(), mark_lost=mark_lost), fuse)
 
     def on_state(state: DaemonState) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from collector.config import CollectorConfig
 from contracts.identity import event_id
+from outbox.metering import MeteredStore
 from outbox.record import NewRecord
 from outbox.sqlite import open_sqlite
 from outbox.store import Store
@@ -63,7 +64,7 @@ async def whole(dsn: str, folder: Path, secret: bytes = SECRET) -> AsyncIterator
         )
         store = await open_sqlite(config.data_folder)
 
-        async def opened() -> Store:
+        async def opened() -> MeteredStore:
             return store
 
         collector = await stack.enter_async_context(running(config, opened))

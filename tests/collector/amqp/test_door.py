@@ -16,6 +16,7 @@ from contracts import translation
 from contracts.events import Reading
 from contracts.gateways import READERS
 from outbox.clock import SystemClock
+from outbox.metering import MeteredStore
 from outbox.record import NewRecord, PutResult
 from outbox.sqlite import open_sqlite
 from outbox.store import Store, StoreFull, StoreUnavailable
@@ -95,9 +96,9 @@ async def test_what_was_published_before_the_gateways_queue_exists_is_not_missed
 async def test_an_event_by_both_doors_is_one_record_that_both_channels_brought(
     tmp_path: Path, rabbit: Rabbit
 ) -> None:
-    store: list[Store] = []
+    store: list[MeteredStore] = []
 
-    async def open_store() -> Store:
+    async def open_store() -> MeteredStore:
         store.append(await open_sqlite(tmp_path / "collector", SystemClock()))
         return store[0]
 
@@ -230,7 +231,7 @@ async def test_while_the_outbox_is_in_trouble_nothing_is_acknowledged_nor_handed
 ) -> None:
     stores: list[Troubled] = []
 
-    async def open_store() -> Store:
+    async def open_store() -> MeteredStore:
         stores.append(Troubled(await open_sqlite(tmp_path / "collector", SystemClock())))
         stores[0].trouble = trouble
         return stores[0]
@@ -255,7 +256,7 @@ async def test_trouble_that_lasts_hands_the_messages_back_and_takes_them_again_l
 ) -> None:
     stores: list[Troubled] = []
 
-    async def open_store() -> Store:
+    async def open_store() -> MeteredStore:
         stores.append(Troubled(await open_sqlite(tmp_path / "collector", SystemClock())))
         return stores[0]
 
