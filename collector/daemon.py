@@ -128,13 +128,7 @@ class Daemon:
         )
         shippers = Shippers(config, store=store, backend=backend, clock=self._clock, alerts=alerts)
         capture = Capture(store=store, config=config, alerts=alerts, now=now, on_put=shippers.wake)
-        meter = LossMeter(
-            store,
-            metrics=capture.metrics,
-            now=now,
-            grace_s=limits.channel_grace_s,
-            cells_max=limits.channel_counts_max,
-        )
+        meter = LossMeter(store, limits, metrics=capture.metrics, now=now)
         brokers = amqp_doors(config, store=store, capture=capture, alerts=alerts, now=self._wall_now)
         reporter = Reporter(
             config=config,

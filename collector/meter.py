@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
+from collector.config import Limits
 from collector.labels import parts_of
 from collector.metrics import CollectorMetrics
 from contracts.heartbeat import COVERAGE_MAX, Coverage
@@ -21,17 +22,11 @@ class LossMeter:
     """One meter on the collector's store. A count is in the store before it is told, and told until kept."""
 
     def __init__(
-        self,
-        store: Metering,
-        *,
-        metrics: CollectorMetrics,
-        now: Callable[[], datetime],
-        grace_s: float,
-        cells_max: int,
+        self, store: Metering, limits: Limits, *, metrics: CollectorMetrics, now: Callable[[], datetime]
     ) -> None:
-        """``now``: the store's own clock. ``grace_s``: how long a record's copies have time to come."""
+        """``now``: the store's own clock."""
         self._store, self._metrics, self._now = store, metrics, now
-        self._grace, self._cells_max = timedelta(seconds=grace_s), cells_max
+        self._grace, self._cells_max = timedelta(seconds=limits.channel_grace_s), limits.channel_counts_max
         self._on_their_way: list[Cell] = []
 
     async def sweep(self) -> None:

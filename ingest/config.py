@@ -88,10 +88,18 @@ class IngestConfig:
     disk_free_bytes_min: int = 1024 * MIB
     """Of a collector's data folder."""
     disconnected_after_s: float = 300.0
-    instance_silent_after_s: float = 6 * 3600.0
     inbox_stalled_after_s: float = 60.0
     """An ingest commit takes ``commit_s_max`` at most: what is open longer is not ours, or hangs."""
     inbox_behind_after_s: float = 300.0
+    instance_silent_after_s: float = 900.0
+    """Shorter silences are none, however many events were expected."""
+    silent_expected_min: float = 20.0
+    """Events that the same hours of the weeks before had, until nothing at all is no chance."""
+    silent_weeks: int = 4
+    silences_per_round_max: int = 100
+    """Silences whose weeks before are read in one round of the watch; the others wait for the next."""
+    channel_counts_days: int = 400
+    """How long lake.channel_counts remembers."""
     alert_repeat_s: float = 6 * 3600.0
 
     metrics_open: bool = False
@@ -116,6 +124,8 @@ class IngestConfig:
             "token_guesses_burst",
             "direct_threads_max",
             "blob_bytes_max",
+            "silent_weeks",
+            "silences_per_round_max",
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1")
@@ -124,23 +134,42 @@ class IngestConfig:
             "connect_s_max",
             "drain_s_max",
             "silent_after_s",
+            "instance_silent_after_s",
+            "silent_expected_min",
             "alert_repeat_s",
             "token_known_s_max",
             "token_guesses_per_s",
         ):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be above 0")
-        if self.queue_rows_max < self.batch_lines_max:
-            raise ConfigError(
-                "queue_rows_max is below batch_lines_max: the largest batch could never be taken"
-            )
-        if self.blob_spool_bytes_max < self.blob_bytes_max:
-            raise ConfigError(
-                "blob_spool_bytes_max is below blob_bytes_max: the largest blob could never come in"
-            )
-        if self.blob_folder is not None and self.bodies_bytes_max < PART_BYTES_MAX:
-            raise ConfigError(f"bodies_bytes_max is below {PART_BYTES_MAX}: no part of a blob could be taken")
-        if self.blob_grace_s < DAY_S:
-            raise ConfigError("blob_grace_s is below a day: blobs would go before their events came")
+        self._refuse_pairs()
         if self.rate_events_per_s is not None and self.rate_events_per_s <= 0:
             raise ConfigError("rate_events_per_s must be above 0, or unset")
+
+    def _refuse_pairs(self) -> None:
+        """Values that are fine alone."""
+        pairs = (
+            (
+                self.queue_rows_max < self.batch_lines_max,
+                "queue_rows_max is below batch_lines_max: the largest batch could never be taken",
+            ),
+            (
+                self.blob_spool_bytes_max < self.blob_bytes_max,
+                "blob_spool_bytes_max is below blob_bytes_max: the largest blob could never come in",
+            ),
+            (
+                self.blob_folder is not None and self.bodies_bytes_max < PART_BYTES_MAX,
+                f"bodies_bytes_max is below {PART_BYTES_MAX}: no part of a blob could be taken",
+            ),
+            (
+                self.blob_grace_s < DAY_S,
+                "blob_grace_s is below a day: blobs would go before their events came",
+            ),
+            (
+                self.channel_counts_days < 7 * (self.silent_weeks + 2),
+                "channel_counts_days is too short for silent_weeks: nothing would be usual",
+            ),
+        )
+        for is_misfit, reason in pairs:
+            if is_misfit:
+                raise ConfigError(reason)

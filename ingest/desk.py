@@ -11,10 +11,11 @@ import msgspec
 import structlog
 
 from contracts.heartbeat import Depth, Heartbeat, HeartbeatAnswer, ScopeEntry, decode_heartbeat
-from ingest import partitions, statements
+from ingest import coverage, partitions, statements
 from ingest.calm import CalmConnection
 from ingest.config import IngestConfig
 from ingest.inbox.watch import inbox_alerts
+from ingest.long_watch import Findings, LongWatch
 from ingest.row import UnavailableError
 from ingest.watch import Alert, Beat, due_alerts, has_faded, judged
 
@@ -43,6 +44,7 @@ class LakeDesk:
         self._config, self._on_alert = config, on_alert
         self._calm = CalmConnection(config, name="zaplake-ingest-desk")
         self._notes: dict[tuple[str, str], Alert] = {}
+        self._long = LongWatch(config)
         self.open = True
 
     def scope_changed(self, gateway: str, instance: str) -> None:
@@ -57,10 +59,13 @@ class LakeDesk:
         """Store a heartbeat; returns the scope table. Raises UnavailableError."""
 
         async def keep(connection: asyncpg.Connection[Any]) -> HeartbeatAnswer:
-            await connection.execute(statements.KEEP_HEARTBEAT, beat.name, beat.boot, beat.seq, report)
+            async with connection.transaction():
+                await connection.execute(statements.KEEP_HEARTBEAT, beat.name, beat.boot, beat.seq, report)
+                await coverage.keep(connection, beat)
             rows = await connection.fetch(statements.SCOPE_TABLE, SCOPES_MAX)
             return HeartbeatAnswer(
-                scopes=tuple(ScopeEntry(gateway=row[0], instance=row[1], scope=row[2]) for row in rows)
+                scopes=tuple(ScopeEntry(gateway=row[0], instance=row[1], scope=row[2]) for row in rows),
+                keeps_coverage=True,
             )
 
         return await self._calm.run(keep)
@@ -122,9 +127,10 @@ class LakeDesk:
                 return
             beats = [_beat(row) for row in await connection.fetch(statements.LAST_BEATS, COLLECTORS_MAX)]
             now = await connection.fetchval(statements.NOW)
-            due = [*due_alerts(beats, self._config, now), *noted.values()]
+            found = await self._long.look(connection, beats, now)
+            due = [*due_alerts(beats, self._config, now), *found.due, *noted.values()]
             due += await inbox_alerts(connection, self._config)
-            told = await self._settle(connection, due, beats)
+            told = await self._settle(connection, due, beats, found)
         for key in noted:
             self._notes.pop(key, None)
         for happening, alert, subject, detail in told:  # committed: no other process tells it too
@@ -137,7 +143,7 @@ class LakeDesk:
             self._notes[alert.name, alert.subject] = alert
 
     async def _settle(
-        self, connection: asyncpg.Connection[Any], due: list[Alert], beats: list[Beat]
+        self, connection: asyncpg.Connection[Any], due: list[Alert], beats: list[Beat], found: Findings
     ) -> list[tuple[str, str, str, str]]:
         """What changed, as ``OnAlert`` takes it."""
         columns = ([a.name for a in due], [a.subject for a in due], [_encode(a.detail) for a in due])
@@ -146,9 +152,13 @@ class LakeDesk:
         standing = {(alert.name, alert.subject): alert.words() for alert in due}
         over = [
             (name, subject)
-            for name, subject, quiet_s in await connection.fetch(statements.OPEN_ALERTS)
+            for name, subject, quiet_s, raised_at in await connection.fetch(statements.OPEN_ALERTS)
             if (name, subject) not in standing
-            and (judged(name, subject, beats, self._config) or has_faded(name, quiet_s, self._config))
+            and (
+                judged(name, subject, beats, self._config)
+                or has_faded(name, quiet_s, self._config)
+                or found.over(name, subject, raised_at)
+            )
         ]
         resolved = await connection.fetch(
             statements.RESOLVE_ALERTS, [name for name, _ in over], [subject for _, subject in over]

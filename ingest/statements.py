@@ -82,7 +82,7 @@ SCOPE_TABLE: Final = "SELECT gateway, instance, scope FROM lake.scopes ORDER BY 
 
 # Beats of one boot only go forward, so that a replayed or late heartbeat changes nothing.
 KEEP_HEARTBEAT: Final = """
-INSERT INTO lake.collectors AS c (name, boot, beat, report) VALUES ($1, $2, $3, $4)
+INSERT INTO lake.collectors AS c (name, boot, beat, report) VALUES ($1, $2, $3, $4::jsonb - 'coverage')
 ON CONFLICT (name) DO UPDATE
    SET boot = excluded.boot, beat = excluded.beat, report = excluded.report, last_seen_at = now()
  WHERE c.boot <> excluded.boot OR c.beat < excluded.beat
@@ -126,7 +126,7 @@ RETURNING a.name, a.subject
 """
 
 OPEN_ALERTS: Final = """
-SELECT name, subject, extract(epoch FROM now() - repeated_at)::float8 AS quiet_s
+SELECT name, subject, extract(epoch FROM now() - repeated_at)::float8 AS quiet_s, raised_at
   FROM lake.alerts WHERE resolved_at IS NULL
 """
 

@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from ingest.coverage_tables import add_coverage
 from ingest.inbox.tables import add_inbox, add_order
 from ingest.rules.tables import add_rules
 
@@ -100,6 +101,7 @@ for _name, _bounds in (
 add_order(metadata, whatsapp_event_logs, ("_past", "_future"))
 add_inbox(metadata)
 add_rules(metadata)
+add_coverage(metadata)
 
 conflicts = Table(
     "conflicts",

@@ -14,7 +14,7 @@ from ingest.config import MIB, IngestConfig
 SILENT, BACKLOG, DISK = "collector.silent", "collector.backlog", "collector.disk"
 FADING: Final = frozenset({"direct.token"})
 """Alerts of things that happen and that nothing calls over: they end when they were not repeated for long."""
-DISCONNECTED, INSTANCE_SILENT = "instance.disconnected", "instance.silent"
+DISCONNECTED = "instance.disconnected"
 INBOX = "inbox."
 """How the alerts of ``ingest.inbox.watch`` begin; each round looks at all of them."""
 
@@ -62,7 +62,7 @@ def judged(name: str, subject: str, beats: Sequence[Beat], config: IngestConfig)
     """
     if name.startswith(INBOX):
         return True
-    if name not in (SILENT, BACKLOG, DISK, DISCONNECTED, INSTANCE_SILENT):
+    if name not in (SILENT, BACKLOG, DISK, DISCONNECTED):
         return False
     collector = subject if name in (SILENT, BACKLOG, DISK) else subject.split("/", 1)[0]
     return any(beat.name == collector and beat.age_s <= config.silent_after_s for beat in beats)
@@ -89,18 +89,11 @@ def _disk(beat: Beat, config: IngestConfig) -> Iterator[Alert]:
 
 def _instance(beat: Beat, state: InstanceState, config: IngestConfig, now: datetime) -> Iterator[Alert]:
     subject = f"{beat.name}/{state.gateway}/{state.instance}"
-    if state.state is None:
+    if state.state is None or state.state in OPEN_STATES:
         return
-    if state.state not in OPEN_STATES:
-        age_s = _age_s(state.state_at, now)
-        if age_s is not None and age_s > config.disconnected_after_s:
-            yield Alert(
-                name=DISCONNECTED, subject=subject, detail={"state": state.state, "age_s": round(age_s)}
-            )
-        return
-    age_s = _age_s(state.last_event_at, now)
-    if age_s is not None and age_s > config.instance_silent_after_s:
-        yield Alert(name=INSTANCE_SILENT, subject=subject, detail={"age_s": round(age_s)})
+    age_s = _age_s(state.state_at, now)
+    if age_s is not None and age_s > config.disconnected_after_s:
+        yield Alert(name=DISCONNECTED, subject=subject, detail={"state": state.state, "age_s": round(age_s)})
 
 
 def _age_s(text: str | None, now: datetime) -> float | None:

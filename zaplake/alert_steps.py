@@ -47,4 +47,6 @@ STEPS: Final[Mapping[str, str]] = {
     "inbox.paused": "zaplake inbox status; repair the rule, then zaplake inbox resume",
     "inbox.dead": "zaplake inbox failures; repair the rule, then zaplake inbox replay CONSUMER --dead",
     "instance.silent": "restart it in the gateway: a dead socket may call itself open",
+    "instance.deaf": "restart it in the gateway, or was that kind switched off there?",
+    "channels.diverge": "select * from lake.channel_coverage: which channel loses, since when?",
 }

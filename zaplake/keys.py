@@ -62,7 +62,14 @@ TEXTS: Final[Mapping[str, str]] = {
     "ingest.limits.backlog_age_s": "Age of the oldest waiting record until `collector.backlog`.",
     "ingest.limits.disk_free_bytes_min": "Free bytes on a collector's disk until `collector.disk`.",
     "ingest.limits.disconnected_after_s": "Seconds not connected until `instance.disconnected`.",
-    "ingest.limits.instance_silent_after_s": "Seconds open without an event until `instance.silent`.",
+    "ingest.limits.instance_silent_after_s": "Seconds that a silence of an open instance may always last.",
+    "ingest.limits.silent_expected_min": (
+        "Events that the same hours of the last weeks brought at least, until none is `instance.silent` "
+        "(`instance.deaf` for one kind)."
+    ),
+    "ingest.limits.silent_weeks": "Weeks that a silence is compared with.",
+    "ingest.limits.silences_per_round_max": "Silences that one look for alerts compares.",
+    "ingest.limits.channel_counts_days": "Days until `lake.channel_counts` forgets.",
     "ingest.limits.inbox_stalled_after_s": (
         "Seconds that an open transaction may hold the inbox's horizon back until `inbox.stalled`."
     ),
@@ -133,7 +140,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.channel_grace_s": (
         "Seconds that an event's copies by other channels have time to come until it is counted."
     ),
-    "collector.limits.channel_counts_max": "Counts per instance, hour, kind and channels kept for the backend.",
+    "collector.limits.channel_counts_max": "Counts of channels that are kept for the backend.",
     "collector.limits.amqp_mute_s": "Seconds that messages may wait while none comes until `amqp.mute`.",
     "collector.limits.channel_silent_s": (
         "Seconds without an event by one door while the other brings some until `channel.silent`."

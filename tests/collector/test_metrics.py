@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from collector.amqp_state import AmqpState
+from collector.config import Limits
 from collector.metrics import INSTANCES_LABELLED_MAX, CollectorMetrics, Snapshot
 from contracts.configured import CaptureFilter, CapturePolicy
 from outbox.store import StoreStats
@@ -73,11 +74,22 @@ async def test_an_outage_shows_as_depth_age_and_pause(backend: ScriptedBackend, 
         assert value(page, f"{PREFIX}shipping_halted") == 0
 
 
-async def test_the_documented_metrics_are_the_registry(backend: ScriptedBackend, tmp_path: Path) -> None:
-    async with running(collector_config(tmp_path, backend.url)) as collector:
+async def test_the_documented_metrics_are_the_registry(
+    backend: ScriptedBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collector.daemon.HOUSEKEEPING_S", 0.02)
+    page = ""
+    config = collector_config(tmp_path, backend.url, limits=Limits(channel_grace_s=0.001))
+    async with running(config) as collector:
         await collector.post("/gateways/evolution/loja-sp", message(1))
         await collector.post("/gateways/nobody/x", b"{}")
-        page = (await collector.client.get("/metrics")).text
+
+        async def is_covered() -> bool:
+            nonlocal page
+            page = (await collector.client.get("/metrics")).text
+            return f"{PREFIX}channel_records_total{{" in page
+
+        await eventually(is_covered, "the record's channels are counted")
     without_labels = {name for name, _, labels in families(page) if name.startswith(AMQP) and not labels}
     with_labels = {family for family in families(page) if not family[0].startswith(AMQP)}
     with_labels |= {

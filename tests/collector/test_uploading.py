@@ -24,6 +24,7 @@ from contracts.blob_upload import PART_BYTES_MAX, PROBLEM_WRONG_HASH, blob_path
 from contracts.blobs import BlobRef, blob_event_id, encode_ref, mark_lost
 from contracts.envelope import PROBLEM_TOO_LARGE, encode_event
 from outbox.clock import SystemClock
+from outbox.metering import MeteredStore
 from outbox.record import NewBlob, NewRecord, Record
 from outbox.sqlite import SqliteStore, open_sqlite
 from outbox.store import Store
@@ -221,9 +222,9 @@ async def test_events_pass_a_blob_that_cannot_be_delivered(
         Reply(status) if is_broken.is_set() and request.method == "PUT" else None
     )
     config = collector_config(tmp_path, scripted.url, gateways=gateway())
-    opened: list[Store] = []
+    opened: list[MeteredStore] = []
 
-    async def open_store() -> Store:
+    async def open_store() -> MeteredStore:
         opened.append(await open_sqlite(config.data_folder, mark_lost=mark_lost))
         return opened[0]
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from ingest import watch
+from ingest import coverage, silence, watch
 
 ROOT = Path(__file__).parents[2]
 RAISED = re.compile(
@@ -23,7 +23,14 @@ def test_the_runbook_has_a_line_for_each_alert_and_for_no_other() -> None:
     raised = {name for names in RAISED.findall(code()) for name in names if name}
     assert {"shipper.halted", "door.secret", "scope.changed"} <= raised
     assert raised <= listed
-    assert {watch.SILENT, watch.BACKLOG, watch.DISCONNECTED, watch.INSTANCE_SILENT} <= listed
+    assert {
+        watch.SILENT,
+        watch.BACKLOG,
+        watch.DISCONNECTED,
+        silence.SILENT,
+        silence.DEAF,
+        coverage.DIVERGE,
+    } <= listed
     assert {name for name in listed if f'"{name}"' not in code()} == set(), "nobody raises these"
 
 

@@ -19,13 +19,14 @@ CONFIG = IngestConfig(dsn="postgresql://", secrets=(b"secret",))
 
 async def test_a_heartbeat_is_kept_and_answered_with_the_scope_table(dsn: str) -> None:
     async with backend(dsn) as b:
-        assert (await b.post_heartbeat(beat())).json() == {"scopes": []}
+        assert (await b.post_heartbeat(beat())).json() == {"scopes": [], "keeps_coverage": True}
         for scope in ("acme", "other"):
             body = event(gateway="evolution", instance="vendas", scope=scope)
             assert (await b.post(an_id(), body)).status_code == 201
         answer = await b.post_heartbeat(beat(seq=2))
         assert answer.status_code == 200
-        assert answer.json() == {"scopes": [{"gateway": "evolution", "instance": "vendas", "scope": "acme"}]}
+        table = [{"gateway": "evolution", "instance": "vendas", "scope": "acme"}]
+        assert answer.json() == {"scopes": table, "keeps_coverage": True}
         (row,) = await b.fetch("SELECT name, boot, beat, report->>'seq' AS seq FROM lake.collectors")
         assert row == {"name": "edge-1", "boot": "b1", "beat": 2, "seq": "2"}
 
@@ -143,7 +144,7 @@ def told(**members: Any) -> InstanceState:
     ("state", "expected"),
     [
         (told(state="open", last_event_at=ago(minutes=1)), None),
-        (told(state="open", last_event_at=ago(hours=7)), "instance.silent"),
+        (told(state="open", last_event_at=ago(hours=7)), None),
         (told(state="open"), None),
         (told(state="WORKING", state_at=ago(hours=1)), None),
         (told(state="CONNECTED", state_at=ago(hours=1)), None),
@@ -177,7 +178,7 @@ def test_a_silent_collector_has_one_alert_and_its_old_words_are_not_judged() -> 
         Alert(name="collector.silent", subject="edge-1", detail={"age_s": 91})
     ]
     spoken = Beat(name="edge-1", age_s=1, report=beat())
-    for name, subject in (("collector.backlog", "edge-1"), ("instance.silent", "edge-1/g/i")):
+    for name, subject in (("collector.backlog", "edge-1"), ("instance.disconnected", "edge-1/g/i")):
         assert not judged(name, subject, [old], CONFIG)
         assert judged(name, subject, [spoken], CONFIG)
     assert not judged("scope.changed", "g/i", [spoken], CONFIG)
