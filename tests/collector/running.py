@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,9 +72,10 @@ async def running(
     config: CollectorConfig,
     open_store: Callable[[], Awaitable[MeteredStore]] | None = None,
     on_alert: OnAlert = nobody,
+    wall_s: Callable[[], float] = time.time,
 ) -> AsyncIterator[Running]:
     """The collector, ready; asked to stop and awaited at the end, unless it ended before."""
-    daemon = Daemon(config, open_store=open_store, on_alert=on_alert)
+    daemon = Daemon(config, open_store=open_store, on_alert=on_alert, wall_s=wall_s)
     stop, ready = asyncio.Event(), asyncio.Event()
     states: list[DaemonState] = []
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+from collector.config import Limits
 from tests.collector.running import Running, collector_config, eventually, message, running
 from tests.ingest.backend import SECRET, Backend, backend
 from tests.ingest.gateways import direct_to
@@ -24,8 +26,19 @@ COPIES = 2 * WEBHOOKS + 2 * PUBLISHED + DIRECT
 MESSAGES = 40
 
 
+class Wall:
+    """The clock on the wall, until somebody sets it forward."""
+
+    ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead_s
+
+
 @contextlib.asynccontextmanager
-async def collecting(b: Backend, rabbit: Rabbit, folder: Path, name: str) -> AsyncIterator[Running]:
+async def collecting(
+    b: Backend, rabbit: Rabbit, folder: Path, name: str, wall_s: Callable[[], float] = time.time
+) -> AsyncIterator[Running]:
     """A collector of that name with both doors open, on a queue of its own."""
     queue = rabbit.own_queue(name)
     config = collector_config(
@@ -34,8 +47,9 @@ async def collecting(b: Backend, rabbit: Rabbit, folder: Path, name: str) -> Asy
         name=name,
         secrets=(SECRET,),
         amqp=(rabbit.config(queue=queue),),
+        heartbeat_s=0.2,
     )
-    async with running(config) as collector:
+    async with running(config, wall_s=wall_s) as collector:
 
         async def consumes() -> bool:
             (broker,) = (await collector.status())["rabbitmq"]
@@ -58,16 +72,17 @@ async def came_in(collector: Running, count: int) -> None:
 
 
 async def test_twenty_copies_by_five_doors_are_one_row_and_one_run(
-    dsn: str, rabbit: Rabbit, tmp_path: Path
+    dsn: str, rabbit: Rabbit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = message(1, rabbit.instance)
+    monkeypatch.setattr("collector.daemon.HOUSEKEEPING_S", 0.05)
+    body, wall = message(1, rabbit.instance), Wall()
     connection = await asyncpg.connect(dsn)
     await connection.execute(RAN)
     async with (
         backend(dsn) as b,
         inbox(dsn, consumer(counting())),
-        collecting(b, rabbit, tmp_path, "edge-1") as one,
-        collecting(b, rabbit, tmp_path, "edge-2") as two,
+        collecting(b, rabbit, tmp_path, "edge-1", wall) as one,
+        collecting(b, rabbit, tmp_path, "edge-2", wall) as two,
     ):
         direct = await direct_to(b, "evolution")
         webhooks = [c.post("/gateways/evolution", body) for c in (one, two) for _ in range(WEBHOOKS)]
@@ -93,6 +108,13 @@ async def test_twenty_copies_by_five_doors_are_one_row_and_one_run(
         )
         assert {answer.status_code for answer in again} == {200}
         assert (await b.count(), await connection.fetchval(HOW_MANY)) == (1, 1)
+        wall.ahead_s = 2 * Limits().channel_grace_s  # the copies have had their time
+        await until(connection, "SELECT count(*) FROM lake.channel_coverage WHERE kind = 'message'", 2)
+        coverage = await b.fetch("""
+            SELECT collector, records, "both" FROM lake.channel_coverage
+             WHERE kind = 'message' ORDER BY collector
+        """)
+        assert [tuple(row.values()) for row in coverage] == [("edge-1", 1, 1), ("edge-2", 1, 1)]
     await connection.close()
 
 
