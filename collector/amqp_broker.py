@@ -65,6 +65,12 @@ class Link:
     def __init__(self, channel: RawChannel, on_delivery: Callable[[Delivery], None]) -> None:
         self._channel, self._on_delivery = channel, on_delivery
         self._tags: dict[str, str] = {}
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        # AMQP bounds unacknowledged messages, not bytes. A frame that finds no room is not taken from the
+        # socket, and TCP makes the broker wait; the library hands frames over by this method of its queue.
+        self._put_frame = channel.frames.put
+        vars(channel.frames)["put"] = self._put_when_room
 
     @property
     def queues(self) -> frozenset[str]:
@@ -106,6 +112,18 @@ class Link:
                 del self._tags[queue]
                 return queue
         return None
+
+    def pause(self) -> None:
+        """Until ``resume`` nothing is read of the whole connection, heartbeats neither."""
+        self._has_room.clear()
+
+    def resume(self) -> None:
+        """Reads on."""
+        self._has_room.set()
+
+    async def _put_when_room(self, frame: object) -> None:
+        await self._has_room.wait()
+        await self._put_frame(frame)
 
     async def _arrived(self, message: DeliveredMessage) -> None:
         self._on_delivery(Delivery(self, message))

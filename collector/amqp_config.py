@@ -48,7 +48,7 @@ class AmqpConfig:
     queue: str = ""
     """Our own queue; empty is ``zaplake.<collector>.<gateway>``."""
     prefetch: int = PREFETCH
-    """Messages that may be with us unacknowledged; this many bodies are in memory at most."""
+    """Messages that may be with us unacknowledged; their bytes have a limit of their own."""
     drain_gateway_queues: bool = True
     """Empty the gateway's own queues too: unread they fill the broker's disk."""
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 
-from collector.amqp_broker import Broker, BrokerGone, Delivery
+from collector.amqp_broker import Broker, BrokerGone, Delivery, Link
 from collector.amqp_config import DLQ, DLQ_ARGUMENTS, RETURNED, AmqpConfig, queue_arguments
 from collector.amqp_drain import Drain
 from collector.amqp_state import AmqpState
@@ -40,6 +40,8 @@ class Session:
             else None
         )
         self._held: deque[Delivery] = deque()
+        self._held_bytes = 0
+        self._paused: set[Link] = set()
         self._news = asyncio.Event()
         self.over = asyncio.Event()
 
@@ -81,6 +83,7 @@ class Session:
             await self._take(broker)
         finally:
             self.end()
+            self._resume()
             ended = await asyncio.gather(*beside, return_exceptions=True)
         for fault in ended:
             if isinstance(fault, Exception):
@@ -94,7 +97,7 @@ class Session:
             while self._held and not self.over.is_set():
                 batch = self._next_batch()
                 await self._taker.settle(broker, batch, self.over)
-                self._state.held -= len(batch)
+                self._settled(batch)
                 await asyncio.sleep(0)
         if broker.lost is not None:
             raise BrokerGone(broker.lost)
@@ -107,10 +110,29 @@ class Session:
             size += len(batch[-1].raw)
         return batch
 
+    def _settled(self, batch: list[Delivery]) -> None:
+        self._state.held -= len(batch)
+        self._held_bytes -= sum(len(delivery.raw) for delivery in batch)
+        if self._held_bytes <= self._limits.bodies_in_flight_bytes_max:
+            self._resume()
+
+    def _resume(self) -> None:
+        self._state.paused = False
+        while self._paused:
+            self._paused.pop().resume()
+
     def _delivered(self, delivery: Delivery) -> None:
+        """Holds it for the next batch; bytes above the limit stop the reading, as the door's budget does."""
+        if self.over.is_set():
+            return
         self._held.append(delivery)
         state = self._state
         state.held += 1
+        self._held_bytes += len(delivery.raw)
+        if self._held_bytes > self._limits.bodies_in_flight_bytes_max:
+            state.paused = True
+            self._paused.add(delivery.link)
+            delivery.link.pause()
         state.received += 1
         state.redelivered += delivery.redelivered
         state.last_message_at = self._now()

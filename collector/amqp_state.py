@@ -29,6 +29,8 @@ class AmqpState:
     connects: int = 0
     held: int = 0
     """Delivered and not yet acknowledged."""
+    paused: bool = False
+    """Too many bytes are held: nothing is read of the connection."""
     waiting: int | None = None
     """Messages in our queue at the last look."""
     consumers: int | None = None
@@ -55,6 +57,7 @@ class AmqpState:
             "refused": self.refused,
             "connects": self.connects,
             "held": self.held,
+            "paused": self.paused,
             "waiting": self.waiting,
             "consumers": self.consumers,
             "dead": self.dead,

@@ -53,6 +53,8 @@ class Watchdog:
             await pause(over, self._limits.amqp_watch_s)
             if over.is_set():
                 return
+            if state.paused:
+                continue  # an answer would not be read
             try:
                 look = await broker.look(self._queue)
                 dead = await broker.look(self._queue + DLQ)

@@ -97,7 +97,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.media_bytes_min": "Bytes from which on a file in a body is cut out.",
     "collector.limits.media_count_max": "Files cut out of one body; what is more stays in it.",
     "collector.limits.media_in_flight_bytes_max": "Bytes of media on their way in at once; above it 503.",
-    "collector.limits.bodies_in_flight_bytes_max": "Bytes of bodies held at once; above it 503.",
+    "collector.limits.bodies_in_flight_bytes_max": (
+        "Bytes of bodies held at once; above it a webhook gets 503, and RabbitMQ waits."
+    ),
     "collector.limits.heavy_body_bytes": "Larger bodies are translated in a thread.",
     "collector.limits.heavy_threads_max": "Threads for heavy bodies.",
     "collector.limits.connections_max": "Gateway connections at once.",

@@ -183,9 +183,7 @@ class AmqpSettings:
     queue: Annotated[
         str, Meta(description="Our own queue; empty: `zaplake.<collector>.<gateway>`. Unique to a collector.")
     ] = ""
-    prefetch: Annotated[
-        int, Meta(description="Messages unacknowledged at once; so many bodies are in memory at most.")
-    ] = PREFETCH
+    prefetch: Annotated[int, Meta(description="Messages that may be here unacknowledged at once.")] = PREFETCH
     drain_gateway_queues: Annotated[
         bool,
         Meta(

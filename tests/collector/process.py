@@ -1,12 +1,17 @@
-"""The collector as a process of its own, to be killed: prints its port once its doors accept."""
+"""The collector as a process of its own, to be killed: prints its port once its doors accept.
+
+Arguments: its folder, the backend's URL, and the members of an AmqpConfig as JSON for each broker.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from pathlib import Path
 
+from collector.amqp_config import AmqpConfig
 from collector.daemon import Daemon, DaemonState
 from tests.collector.running import collector_config
 
@@ -16,11 +21,13 @@ def told(state: DaemonState) -> None:
         print(state.port, flush=True)
 
 
-async def main(folder: Path, url: str) -> None:
+async def main(folder: Path, url: str, brokers: tuple[AmqpConfig, ...]) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await Daemon(collector_config(folder, url)).run(stop, told)
+    await Daemon(collector_config(folder, url, amqp=brokers)).run(stop, told)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(
+        main(Path(sys.argv[1]), sys.argv[2], tuple(AmqpConfig(**json.loads(told)) for told in sys.argv[3:]))
+    )

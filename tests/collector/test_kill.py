@@ -22,11 +22,10 @@ KILLS = 2
 
 
 @contextlib.asynccontextmanager
-async def process(folder: Path, url: str) -> AsyncIterator[tuple[Process, int]]:
+async def process(folder: Path, url: str, *brokers: str) -> AsyncIterator[tuple[Process, int]]:
     """A collector's process and its port; killed at the end unless it ended."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.collector.process", str(folder), url, cwd=ROOT, stdout=PIPE, stderr=PIPE
-    )
+    command = (sys.executable, "-m", "tests.collector.process", str(folder), url, *brokers)
+    child = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
     assert child.stdout is not None
     try:
         async with asyncio.timeout(DEADLINE_S):

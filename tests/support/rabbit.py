@@ -121,10 +121,12 @@ class Rabbit:
         return None
 
     async def consumers(self, queue: str) -> int | None:
-        """Who consumes it now."""
+        """Who consumes it now; None without such a queue."""
         async with self.channel() as channel:
-            found = await channel.declare_queue(queue, passive=True)
-            return found.declaration_result.consumer_count
+            with contextlib.suppress(ChannelNotFoundEntity):
+                found = await channel.declare_queue(queue, passive=True)
+                return found.declaration_result.consumer_count
+        return None
 
     async def consumed_by(self, queue: str, count: int) -> None:
         """Waits until so many consume it: the broker may still see one that has died."""

@@ -346,3 +346,25 @@ async def test_one_door_that_falls_silent_is_told(
         await rabbit.publish(message(1, rabbit.instance))
         await counted(collector, duplicate=1)
         await over(collector, "channel.silent")
+
+
+async def test_no_more_bytes_are_held_than_the_door_may_hold(tmp_path: Path, rabbit: Rabbit) -> None:
+    stores: list[Troubled] = []
+
+    async def open_store() -> Store:
+        stores.append(Troubled(await open_sqlite(tmp_path / "collector", SystemClock())))
+        return stores[0]
+
+    tight = limits(body_bytes_max=300_000, bodies_in_flight_bytes_max=1_000_000, amqp_watch_s=0.05)
+    config = collector_config(tmp_path, NO_BACKEND, amqp=(rabbit.config(),), limits=tight)
+    async with running(config, open_store) as collector:
+        await consuming(collector)
+        bodies = [message(number, rabbit.instance, more="x" * 250_000) for number in range(20)]
+        await rabbit.publish(*bodies)
+        await reaches(collector, "it reads no further", settled(paused=True))
+        await eventually(lambda: stores[0].puts >= 2, "it was tried again")
+        assert (await broker_of(collector))["received"] <= 6
+        stores[0].trouble = None
+        await counted(collector, stored=20)
+        broker = await broker_of(collector)
+        assert (broker["connects"], broker["redelivered"], broker["paused"]) == (1, 0, False)
