@@ -52,6 +52,12 @@ class Worker:
                 assert line, f"it ended: {self.said[-5:]}"
                 self.said.append(line.decode().split())
 
+    async def follow(self) -> None:
+        """Hear all that it says until it ends."""
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            self.said.append(line.decode().split())
+
     def ids(self, word: str) -> list[str]:
         return [line[1] for line in self.said if line[0] == word]
 
@@ -132,18 +138,18 @@ async def kill_often(dsn: str, kills: int) -> None:
     sent: Counter[str] = Counter()
     async with open_queue(dsn, queue=queue) as store:
         async with worker(dsn, queue) as survivor:
-            reading = asyncio.create_task(survivor.until("never", 1))
+            following = asyncio.create_task(survivor.follow())
             for n in range(kills):
                 async with worker(dsn, queue) as victim:
                     await put(store, *names[100 * n : 100 * (n + 1)])
                     await victim.until("took", chance.randint(1, LIMIT))
                     await asyncio.sleep(chance.uniform(0, 0.01))
                     victim.process.kill()
-                    rest, _ = await victim.process.communicate()
-                    victim.said += [line.split() for line in rest.decode().splitlines()]
+                    await victim.follow()
                 sent.update(victim.ids("sent"))
             await until_empty(store)
-            reading.cancel()
+            survivor.process.kill()
+            await following
             sent.update(survivor.ids("sent"))
         assert await seen(store) == len(names)
         assert set(sent) == set(names), f"seed {seed}: lost"
