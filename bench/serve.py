@@ -100,7 +100,6 @@ async def _collector(
         secrets=(requests.SECRET,),
         data_folder=folder,
         port=0,
-        cut_media=True,
         amqp=(broker,) if amqp_queue else (),
     )
     durability = ""

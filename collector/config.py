@@ -140,7 +140,7 @@ class CollectorConfig:
     """``/metrics`` for everybody who reaches the door; else for this machine, as ``/status`` is."""
     amqp: tuple[AmqpConfig, ...] = ()
     """The RabbitMQ of each gateway that has one."""
-    cut_media: bool = False
+    cut_media: bool = True
     """Files leave the bodies at the doors and travel as blobs. A backend of another make takes none."""
     limits: Limits = field(default_factory=Limits)
 

@@ -13,7 +13,6 @@ from msgspec import Meta
 from collector.amqp_config import GLOBAL_EXCHANGE, PREFETCH
 from collector.config import Limits as CollectorLimits
 from contracts.configured import CapturePolicy, Family
-from contracts.envelope import WRAP_BYTES_MAX
 from ingest.config import CANCEL_S, IngestConfig
 from zaplake.secret import Secret
 from zaplake.trouble import UsageTrouble
@@ -137,8 +136,8 @@ class CollectorSettings:
         bool, Meta(description="Serve `/metrics` to all who reach the door, not only to this machine.")
     ] = False
     cut_media: Annotated[
-        bool, Meta(description="Files leave the events and travel apart, once each, as blobs.")
-    ] = False
+        bool, Meta(description="Media leave the events as blobs; false when the backend is another make's.")
+    ] = True
     alerts: AlertSettings = field(default_factory=AlertSettings)
     limits: CollectorLimits = field(default_factory=CollectorLimits)
 
@@ -241,11 +240,6 @@ def refuse_misfit(settings: Settings) -> None:
             backend.silent_after_s <= settings.collector.heartbeat_s,
             "ingest.limits.silent_after_s is not above collector.heartbeat_s",
             "every collector would be called silent",
-        ),
-        (
-            collector.body_bytes_max + WRAP_BYTES_MAX > backend.body_bytes_max,
-            "collector.limits.body_bytes_max is not 2 MiB below ingest.limits.body_bytes_max",
-            "the largest events would be refused",
         ),
         (
             collector.batch_records_max > backend.batch_lines_max,

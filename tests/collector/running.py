@@ -62,7 +62,6 @@ def collector_config(folder: Path, url: str, **changes: Any) -> CollectorConfig:
         "data_folder": folder / "collector",
         "port": 0,
         "heartbeat_s": 30.0,
-        "cut_media": True,
     }
     return CollectorConfig(**{**values, **changes})
 
