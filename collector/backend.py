@@ -11,7 +11,9 @@ from types import TracebackType
 from typing import Final, Self
 
 import httpx
+from opentelemetry.trace import SpanKind
 
+from asgi.tracing import put_parent, span, tracer_of
 from collector.config import CollectorConfig
 from contracts.envelope import COLLECTOR_HEADER, EVENT_ID_HEADER, SIGNATURE_HEADER
 from contracts.signing import sign
@@ -62,6 +64,7 @@ class Backend:
     def __init__(self, config: CollectorConfig) -> None:
         limits = config.limits
         self._secret = config.secrets[0]
+        self._tracer = tracer_of("zaplake.collector")
         self._timeout_s = limits.request_timeout_s
         self._answer_bytes_max = limits.answer_bytes_max
         self._client = httpx.AsyncClient(
@@ -110,12 +113,31 @@ class Backend:
         """The same for any method; the signature is over ``signed``."""
         ours = {EVENT_ID_HEADER: event_id, SIGNATURE_HEADER: sign(self._secret, event_id, signed)}
         complete = {**headers, **ours}
+        if self._tracer is None:
+            return await self._answer(method, path, complete, body)
+        told: dict[str, str | int] = {
+            "http.request.method": method,
+            "url.path": path,
+            "body.bytes": len(body),
+        }
+        with span(self._tracer, "ship.request", SpanKind.CLIENT, attributes=told) as current:
+            put_parent(complete)
+            reply = await self._answer(method, path, complete, body)
+            if current is not None and isinstance(reply, Reply):
+                current.set_attribute("http.response.status_code", reply.status)
+            elif current is not None:
+                current.set_attribute("error.type", str(reply))
+            return reply
+
+    async def _answer(
+        self, method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> Reply | TransportFailure:
         try:
             async with asyncio.timeout(self._timeout_s):
                 try:
-                    return await self._once(method, path, complete, body)
+                    return await self._once(method, path, headers, body)
                 except _STALE:
-                    return await self._once(method, path, complete, body)
+                    return await self._once(method, path, headers, body)
         except TimeoutError:
             return TransportFailure.TIMEOUT
         except httpx.TransportError as error:

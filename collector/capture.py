@@ -13,12 +13,13 @@ from typing import Final
 
 import structlog
 
+from asgi.tracing import span, tracer_of
 from collector.alerts import Alerts
 from collector.config import CollectorConfig
 from collector.instances import Instances
 from collector.metrics import CollectorMetrics
 from collector.shedding import Shedder
-from collector.silence import Silence
+from collector.silence import silence_of
 from collector.spool import Spool, Spooled
 from collector.storm import StormGuard
 from collector.tally import HOURS_KEPT, Tally, hour_of
@@ -28,7 +29,7 @@ from contracts.configured import GatewayConfig
 from contracts.heartbeat import LIVE_CHANNELS
 from contracts.scopes import ScopeTable, Source, as_rows, from_rows
 from contracts.translation import Arrival, Counts, Rules
-from outbox.record import PutOutcome
+from outbox.record import NewRecord, PutOutcome, PutResult
 from outbox.store import Store
 
 META_SCOPES: Final = "scopes"
@@ -72,6 +73,8 @@ class Capture:
         self.translator = Translator(limits=limits, rules=self.rules, spool=self.spool)
         self.tally = Tally(rows_max=limits.tally_rows_max)
         self.metrics = CollectorMetrics()
+        self._tracer = tracer_of("zaplake.collector")
+        self._put_records = store.put if self._tracer is None else self._traced_put
         self.instances = Instances(store, instances_max=limits.instances_max)
         self.silence = silence_of(config)
 
@@ -232,7 +235,7 @@ class Capture:
         if not records:
             return
         started_s = time.perf_counter()
-        outcomes = [result.outcome for result in await self._store.put(records)]
+        outcomes = [result.outcome for result in await self._put_records(records)]
         self.metrics.commit_s.observe(time.perf_counter() - started_s)
         if PutOutcome.STORED in outcomes or PutOutcome.CONFLICT in outcomes:
             self._on_put()
@@ -240,6 +243,10 @@ class Capture:
         for group, counts in groups:
             for captured in group:
                 counts[captured.source][next(remaining).value] += 1
+
+    async def _traced_put(self, records: Sequence[NewRecord]) -> list[PutResult]:
+        with span(self._tracer, "outbox.put", attributes={"records": len(records)}):
+            return await self._store.put(records)
 
     def _count(self, arrival: Arrival, translation: Translation) -> Counter[str]:
         """Counts for each instance what became of its events; returns the sum over the body."""
@@ -285,14 +292,3 @@ class Capture:
         for source, (kept, wanted) in moved.items():
             detail = f"stays in {kept}, where its first event went; the mapping says {wanted}"
             self._alerts.raise_("scope.changed", "/".join(source), detail)
-
-
-def silence_of(config: CollectorConfig) -> Silence:
-    """Listens to the gateways that have a RabbitMQ beside their webhook."""
-    published = {(amqp.gateway, instance) for amqp in config.amqp for instance in amqp.instances}
-    return Silence(
-        has_broker={amqp.gateway for amqp in config.amqp}.__contains__,
-        publishes=published.__contains__,
-        silent_s=config.limits.channel_silent_s,
-        instances_max=config.limits.instances_max,
-    )

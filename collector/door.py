@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 import structlog
+from opentelemetry.trace import SpanKind
 
 from asgi.answers import JSON, PROBLEM_JSON, problem, send_answer
 from asgi.body import BodyError as BodyRefused
@@ -29,6 +30,7 @@ from asgi.body import (
 from asgi.exposition import METRICS_PATH, METRICS_TYPE
 from asgi.inflate import UnknownEncoding, inflated
 from asgi.peer import asks_from_here, is_loopback
+from asgi.tracing import span, tracer_of
 from asgi.types import Message, Receive, Received, Scope, Send
 from collector.alerts import Alerts
 from collector.capture import Capture
@@ -89,6 +91,7 @@ class Door:
         now: Callable[[], datetime],
     ) -> None:
         self._capture, self._alerts, self._now = capture, alerts, now
+        self._tracer = tracer_of("zaplake.collector")
         self._status, self._metrics, self._metrics_open = status, metrics, config.metrics_open
         self._limits = limits = config.limits
         with_media = limits.body_with_media_bytes_max
@@ -168,7 +171,11 @@ class Door:
     async def _post(self, gate: _Gate, place: Place, scope: Scope, receive: Receive, send: Send) -> None:
         name = gate.gateway.name
         try:
-            await self._accept(gate, place, scope, receive)
+            if self._tracer is None:
+                await self._accept(gate, place, scope, receive)
+            else:
+                with span(self._tracer, "door.receive", SpanKind.SERVER):
+                    await self._accept(gate, place, scope, receive)
         except ClientGone:
             return
         except BodyTooLarge:

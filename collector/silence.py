@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+from collector.config import CollectorConfig
 from contracts.scopes import Source
 
 EVENTS_MIN: Final = 10
@@ -62,3 +63,14 @@ class Silence:
             for channel, ear in ears.items():
                 if ear.missed >= EVENTS_MIN and ear.since is not None and ear.since <= oldest:
                     yield source, channel, ear.missed
+
+
+def silence_of(config: CollectorConfig) -> Silence:
+    """Listens to the gateways that have a RabbitMQ beside their webhook."""
+    published = {(amqp.gateway, instance) for amqp in config.amqp for instance in amqp.instances}
+    return Silence(
+        has_broker={amqp.gateway for amqp in config.amqp}.__contains__,
+        publishes=published.__contains__,
+        silent_s=config.limits.channel_silent_s,
+        instances_max=config.limits.instances_max,
+    )

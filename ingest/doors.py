@@ -7,13 +7,16 @@ import math
 import re
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 import msgspec
 import structlog
+from opentelemetry.trace import Span, SpanKind, Tracer
 
 from asgi.answers import NDJSON, PROBLEM_JSON, send_answer
 from asgi.body import BodyBudget, BodyError, ClientGone, read_body
+from asgi.tracing import parent_in, span, tracer_of
 from asgi.types import Message, Receive, Scope, Send
 from contracts.envelope import Receipt
 from ingest.admission import Rates, Sender, admit, inflate, sender_name
@@ -65,6 +68,8 @@ class Doors:
         self._config = config
         self._metrics = metrics
         self._writer = writer
+        self._tracer = tracer_of("zaplake.ingest")
+        self._write = writer.write if self._tracer is None else self._traced_write
         self.budget = BodyBudget(config.bodies_bytes_max)
         self._rates = (
             None
@@ -99,10 +104,12 @@ class Doors:
             if sender.encoding is not None:
                 body = await inflate(body, sender.encoding, bytes_max=config.body_bytes_max, budget=budget)
                 size = len(body)
-            if batch:
-                await self._take_batch(scope, send, sender, body)
+            take = self._take_batch if batch else self._take_event
+            if self._tracer is None:
+                await take(scope, send, sender, event_id, body)
             else:
-                await self._take_event(scope, send, sender, event_id, body)
+                with self._span_of(self._tracer, scope, size):
+                    await take(scope, send, sender, event_id, body)
         except ClientGone:
             return
         except BodyError as error:
@@ -120,6 +127,16 @@ class Doors:
         finally:
             budget.give(size)
 
+    def _span_of(self, tracer: Tracer, scope: Scope, size: int) -> AbstractContextManager[Span | None]:
+        """From the right signature to the answer, under the sender's own span."""
+        parent, told = parent_in(scope["headers"]), {"url.path": scope["path"], "body.bytes": size}
+        return span(tracer, "ingest.receive", SpanKind.SERVER, parent=parent, attributes=told)
+
+    async def _traced_write(self, rows: Sequence[Row], size: int) -> list[Fate]:
+        """From the queue to the end of COMMIT."""
+        with span(self._tracer, "ingest.commit", attributes={"rows": len(rows)}):
+            return await self._writer.write(rows, size)
+
     def _turn_away(self, scope: Scope) -> None:
         """What is refused before its body is read."""
         if scope["method"] != "POST":
@@ -133,7 +150,7 @@ class Doors:
             row = await asyncio.to_thread(read_event, body, event_id=event_id, collector=sender.collector)
         else:
             row = read_event(body, event_id=event_id, collector=sender.collector)
-        (fate,) = await self._writer.write((row,), len(body))
+        (fate,) = await self._write((row,), len(body))
         if fate is Committed.STORED:
             await send(_STORED_START)
             head = _STORED
@@ -144,7 +161,9 @@ class Doors:
             raise ProblemError(REFUSED, fate.detail)
         await send({"type": "http.response.body", "body": head + event_id.encode() + _STORED_TAIL})
 
-    async def _take_batch(self, scope: Scope, send: Send, sender: Sender, body: bytes) -> None:
+    async def _take_batch(
+        self, scope: Scope, send: Send, sender: Sender, _event_id: str, body: bytes
+    ) -> None:
         lines = [line for line in body.split(b"\n") if line and not line.isspace()]
         if len(lines) > self._config.batch_lines_max:
             raise ProblemError(TOO_LARGE, f"The limit is {self._config.batch_lines_max} lines.")
@@ -155,7 +174,7 @@ class Doors:
             read = _read_lines(lines, sender.collector)
         rows = [outcome for outcome in read if isinstance(outcome, Row)]
         self._metrics.rejected(len(read) - len(rows))
-        fates = iter(await self._writer.write(rows, len(body)) if rows else ())
+        fates = iter(await self._write(rows, len(body)) if rows else ())
         receipts = [
             _receipt(outcome.event_id, next(fates)) if isinstance(outcome, Row) else outcome
             for outcome in read

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from collector.amqp_config import AmqpConfig
-from collector.capture import silence_of
-from collector.silence import EVENTS_MIN, Silence
+from collector.silence import EVENTS_MIN, Silence, silence_of
 from tests.collector.running import collector_config
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

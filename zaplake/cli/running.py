@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import sys
 from typing import Annotated, Final
@@ -23,6 +24,7 @@ from zaplake.house import Watcher, run_backend, run_house, url_of
 from zaplake.process import naming_the_port, run_until_stopped
 from zaplake.secret import ensure_secret
 from zaplake.settings import Settings, refuse_misfit
+from zaplake.tracing import traced
 from zaplake.trouble import UsageTrouble
 from zaplake.view import JsonLines, LiveTable, PlainLines
 from zaplake.wiring import collector_config, ingest_config, signing_secrets, verbs_config
@@ -121,7 +123,8 @@ def _run_house(
         )
 
     try:
-        run_until_stopped(main)
+        with traced("up", os.environ):
+            run_until_stopped(main)
     finally:
         logs.configure(settings.log)  # the live table had taken stderr
 
@@ -174,7 +177,8 @@ def serve(
         if orphaned is not None:
             orphaned.cancel()
 
-    run_until_stopped(main)
+    with traced("serve", os.environ):
+        run_until_stopped(main)
     return 0
 
 
@@ -211,7 +215,8 @@ def collect(
             async with announcing_of_collector(settings) as tell:
                 await Daemon(config, on_alert=tell).run(stop, told)
 
-    run_until_stopped(main)
+    with traced("collect", os.environ):
+        run_until_stopped(main)
     return 0
 
 
