@@ -15,8 +15,11 @@ from ingest.inbox.consumer import Consumer
 from ingest.inbox.failing import Failed, StormError, StormGuard, error_text, retry_after_s
 from ingest.lane import DATABASE_ERRORS
 
-DUE_EVENTS_MAX: Final = 100
+DUE_EVENTS_MAX: Final = 20
 """Parked events that one transaction tries again."""
+SMALL_BYTES_MAX: Final = 64 * 1024
+"""As stored; larger payloads are read one by one, and few of them fill a batch."""
+LARGE_EVENTS_MAX: Final = 4
 GONE: Final = "the event is no longer in the log"
 _OUTAGE_CLASSES: Final = frozenset({"08", "25", "40", "53", "55", "57", "58", "F0", "XX"})
 """Connection, transaction state, rollback (deadlock), resources, locks, shutdown and timeouts, I/O."""
@@ -121,11 +124,18 @@ class Batches:
             limit,
             self.consumer.kinds,
             self.consumer.payload_kinds,
+            SMALL_BYTES_MAX,
         )
         if not rows:
             return Outcome()
+        is_full = len(rows) >= limit
+        large = self._large(rows)
+        if len(large) > LARGE_EVENTS_MAX:
+            is_full, rows = True, rows[: large.pop(LARGE_EVENTS_MAX)]
         positions = {row[0]: row[1] for row in rows}  # of each shard the last row, which has its highest seq
         events = [LoggedEvent._make(row) for row in rows if row[2] is not None]
+        if large:
+            events = await self._whole(connection, events, [rows[n] for n in large[:LARGE_EVENTS_MAX]])
         failed = await self._take(connection, events, is_careful=is_careful)
         guarded = [event.seq for event in events if event.seq > claimed[0]["guarded_from"]]
         self._guard.check(guarded, frozenset(one.event.seq for one in failed).intersection(guarded))
@@ -134,9 +144,28 @@ class Batches:
         if len(settled) != len(positions):
             raise asyncpg.InterfaceError("a cursor went away under its lock")
         unread = frozenset[int]()
-        if len(rows) >= limit:
+        if is_full:
             unread = frozenset(free) - (positions.keys() - {rows[-1][0]})
         return Outcome(ran=len(events), failed=len(failed), dead=dead, unread=unread)
+
+    def _large(self, rows: Sequence[asyncpg.Record]) -> list[int]:
+        """Which rows lack a payload that a rule reads."""
+        kinds, payload = self.consumer.payload_kinds, LoggedEvent._fields.index("payload")
+        return [
+            place
+            for place, row in enumerate(rows)
+            if row[payload] is None and row[2] is not None and (kinds is None or row[3] in kinds)
+        ]
+
+    async def _whole(
+        self, connection: _Connection, events: Sequence[LoggedEvent], large: Sequence[asyncpg.Record]
+    ) -> list[LoggedEvent]:
+        """The events, those of ``large`` with their payloads."""
+        found = await connection.fetch(
+            statements.READ_WHOLE, [row[0] for row in large], [row[1] for row in large]
+        )
+        whole = {event.seq: event for event in map(LoggedEvent._make, found)}
+        return [whole.get(event.seq, event) for event in events]
 
     async def _take(
         self, connection: _Connection, events: Sequence[LoggedEvent], *, is_careful: bool
@@ -213,7 +242,7 @@ class Batches:
         due = await connection.fetch(statements.CLAIM_DUE, name, DUE_EVENTS_MAX)
         attempts: dict[int, int] = {row["seq"]: row["attempts"] for row in due}
         rows = await connection.fetch(
-            statements.READ_PARKED, [row["shard"] for row in due], [row["seq"] for row in due]
+            statements.READ_WHOLE, [row["shard"] for row in due], [row["seq"] for row in due]
         )
         events = [LoggedEvent._make(row) for row in rows]
         decided, failed = self._decide(events)

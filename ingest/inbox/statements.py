@@ -65,19 +65,22 @@ SELECT c.shard, c.position, k.guarded_from
 """
 
 # The next events of some shards, in order within each. The columns are only read for kinds that a rule asks
-# for ($5, payloads $6; NULL is all); the others just move the cursor. Limits are parameters: as literals
-# they led to a worse generic plan. The outer limit lets one full shard have the batch for itself.
+# for ($5, payloads $6; NULL is all); the others just move the cursor. A payload of more bytes than $7, as it
+# is stored, stays where it is: a batch shall fit into memory. Limits are parameters: as literals they led to
+# a worse generic plan. The outer limit lets one full shard have the batch for itself.
 READ: Final = """
 SELECT l.shard, l.seq, w.*
   FROM unnest($1::smallint[], $2::bigint[]) AS c (shard, position)
  CROSS JOIN LATERAL (
-    SELECT * FROM lake.whatsapp_event_logs g
+    SELECT *, pg_column_size(payload) + coalesce(pg_column_size(envelope), 0) <= $7 AS is_small
+      FROM lake.whatsapp_event_logs g
      WHERE g.shard = c.shard AND g.seq > c.position AND g.seq <= $3
      ORDER BY g.seq LIMIT $4) l
   LEFT JOIN LATERAL (
     SELECT l.event_id, l.kind, l.type, l.gateway, l.instance, l.scope, l.chat_jid, l.occurred_at,
-           l.received_at, CASE WHEN $6::text[] IS NULL OR l.kind = ANY ($6) THEN l.payload END,
-           CASE WHEN $6::text[] IS NULL OR l.kind = ANY ($6) THEN l.envelope END
+           l.received_at,
+           CASE WHEN l.is_small AND ($6::text[] IS NULL OR l.kind = ANY ($6)) THEN l.payload END,
+           CASE WHEN l.is_small AND ($6::text[] IS NULL OR l.kind = ANY ($6)) THEN l.envelope END
      WHERE $5::text[] IS NULL OR l.kind = ANY ($5)) w ON true
  LIMIT $4
 """
@@ -108,14 +111,15 @@ SELECT FROM lake.inbox_failures f JOIN lake.inbox_consumers k ON k.name = f.cons
  WHERE f.consumer = $1 AND f.state = 'FAILED' AND f.due_at <= now() LIMIT 1
 """
 
-# Parked events whose time has come, with their row of the log; one that was archived has none any more.
+# Parked events whose time has come.
 CLAIM_DUE: Final = """
 SELECT f.shard, f.seq, f.attempts
   FROM lake.inbox_failures f
  WHERE f.consumer = $1 AND f.state = 'FAILED' AND f.due_at <= now()
  ORDER BY f.due_at LIMIT $2 FOR UPDATE SKIP LOCKED
 """
-READ_PARKED: Final = """
+# Single events with all they have; one that was archived meanwhile is not among them.
+READ_WHOLE: Final = """
 SELECT l.shard, l.seq, l.event_id, l.kind, l.type, l.gateway, l.instance, l.scope, l.chat_jid, l.occurred_at,
        l.received_at, l.payload, l.envelope
   FROM unnest($1::smallint[], $2::bigint[]) AS r (shard, seq)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -81,6 +82,31 @@ async def test_rules_see_the_kinds_they_ask_for_and_the_cursor_passes_the_others
     ]
     assert (seen[0].chat_jid, seen[0].scope) == ("one@g.us", "evolution/shop")
     assert seen[0].received_at.tzinfo is not None
+
+
+async def test_large_payloads_come_whole_and_few_at_a_time(dsn: str) -> None:
+    batches: list[int] = []
+    seen: list[tuple[int, int]] = []
+
+    def keep(event: LoggedEvent) -> Sequence[int]:
+        assert event.payload is not None
+        seen.append((event.seq, len(event.payload)))
+        return (event.seq,)
+
+    async def note(transaction: Transaction, effects: Sequence[int]) -> None:
+        batches.append(len(effects))
+        await counting().apply(transaction, effects)
+
+    async with lake(dsn) as connection:
+        text = random.Random(1).randbytes(100_000).hex()
+        large = f'{{"large": "{text}"}}'
+        await write(connection, "{}", *[large, "{}"] * 10)
+        async with running(dsn, consumer(Rule(name="sizes", decide=keep, apply=note))):
+            await until(connection, HOW_MANY, 21)
+        assert await connection.fetchval(DOUBLES) == 0
+    assert [seq for seq, _size in seen] == list(range(1, 22))
+    assert [size for _seq, size in seen] == [2, *[len(large), 2] * 10]
+    assert batches == [9, 8, 4], "each ends before the fifth large one"
 
 
 async def test_within_a_shard_the_order_is_that_of_seq(dsn: str) -> None:
