@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import asyncpg
 
@@ -43,8 +43,16 @@ class DueRecord:
             raise ValueError("due_at needs a time zone")
 
 
-async def enqueue(connection: Connection, queue: str, records: Sequence[DueRecord]) -> list[PutOutcome]:
-    """Put records into a queue, in order, as part of the transaction that ``connection`` is in.
+class InTransaction(Protocol):
+    """What an enqueue needs of the caller's transaction: a connection, or what a rule is handed."""
+
+    async def fetch(self, statement: str, /, *arguments: Any) -> Sequence[Mapping[str, Any]]:
+        """Run one statement and return its rows."""
+        ...
+
+
+async def enqueue(transaction: InTransaction, queue: str, records: Sequence[DueRecord]) -> list[PutOutcome]:
+    """Put records into a queue, in order, as part of ``transaction``.
 
     STORED, or DUPLICATE when the id waits, died, was delivered or came earlier in this call: then nothing
     changes. Another transaction that holds one of the ids is waited for. What the driver raises is raised:
@@ -53,19 +61,19 @@ async def enqueue(connection: Connection, queue: str, records: Sequence[DueRecor
     outcomes: list[PutOutcome] = []
     for start in range(0, len(records), RECORDS_PER_STATEMENT_MAX):
         outcomes += await _enqueue_slice(
-            connection, queue, records[start : start + RECORDS_PER_STATEMENT_MAX]
+            transaction, queue, records[start : start + RECORDS_PER_STATEMENT_MAX]
         )
     return outcomes
 
 
 async def _enqueue_slice(
-    connection: Connection, queue: str, records: Sequence[DueRecord]
+    transaction: InTransaction, queue: str, records: Sequence[DueRecord]
 ) -> list[PutOutcome]:
     firsts: dict[str, DueRecord] = {}
     for record in records:
         firsts.setdefault(record.id, record)
     taken = list(firsts.values())
-    rows = await connection.fetch(
+    rows = await transaction.fetch(
         sql.ENQUEUE,
         queue,
         list(firsts),
@@ -76,7 +84,7 @@ async def _enqueue_slice(
     )
     if len(rows) == len(records):
         return [PutOutcome.STORED] * len(records)
-    stored = {row[0] for row in rows}
+    stored = {row["id"] for row in rows}
     return [
         PutOutcome.STORED if record.id in stored and firsts[record.id] is record else PutOutcome.DUPLICATE
         for record in records
