@@ -351,7 +351,7 @@ async def test_one_door_that_falls_silent_is_told(
 async def test_no_more_bytes_are_held_than_the_door_may_hold(tmp_path: Path, rabbit: Rabbit) -> None:
     stores: list[Troubled] = []
 
-    async def open_store() -> Store:
+    async def open_store() -> MeteredStore:
         stores.append(Troubled(await open_sqlite(tmp_path / "collector", SystemClock())))
         return stores[0]
 
