@@ -18,6 +18,9 @@ from outbox.store import StoreLimits
 SHED_FROM_SHARE: Final = 0.8
 """How full the outbox is when its operator is told and the first kind of ``capture.shed`` is left out."""
 
+MEDIA_BYTES_MIN: Final = 32 * 1024
+"""What is shorter may be the picture of a QR code, which is never written: it is cut out later, in memory."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
@@ -89,6 +92,10 @@ class Limits:
         refuse(
             self.bodies_in_flight_bytes_max < self.body_bytes_max,
             "limits.bodies_in_flight_bytes_max: below body_bytes_max, the largest body could never pass",
+        )
+        refuse(
+            self.media_bytes_min < MEDIA_BYTES_MIN,
+            f"limits.media_bytes_min: below {MEDIA_BYTES_MIN}, pictures of QR codes would touch the disk",
         )
         refuse(
             self.body_with_media_bytes_max < self.body_bytes_max,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from asgi.body import BodyTooLarge
+from asgi.body import BodyTooLarge, BudgetExhausted
 from collector.config import Limits
 from collector.intake import Intake, in_thread
 from collector.spool import Spool, Spooled
@@ -50,7 +50,10 @@ class Translator:
         if spooled is None:
             return Body(arrival=arrival)
         spools.callback(spooled.close)
-        spooled.take_disk(len(arrival.raw))
+        try:
+            spooled.take_disk(len(arrival.raw))
+        except BudgetExhausted:  # it is in memory anyway, and gives the same facts as it is
+            return Body(arrival=arrival)
         skeleton = await in_thread(self._threads, _cut, spooled, arrival.raw)
         spooled.take_disk(max(-len(arrival.raw), -len(skeleton)))
         if not spooled.cuts:

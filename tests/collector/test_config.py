@@ -55,6 +55,9 @@ def test_refused_settings_are_named(changes: dict[str, Any], named: str) -> None
     [
         ({"drain_s": 15.0}, "drain_s"),
         ({"bodies_in_flight_bytes_max": 1024}, "bodies_in_flight_bytes_max"),
+        ({"body_with_media_bytes_max": 1024}, "body_with_media_bytes_max"),
+        ({"media_in_flight_bytes_max": 1024}, "media_in_flight_bytes_max"),
+        ({"media_bytes_min": 1024}, "media_bytes_min"),
         ({"batch_records_max": 0}, "batch_records_max"),
         ({"stop_grace_s": -1.0}, "stop_grace_s"),
     ],

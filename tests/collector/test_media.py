@@ -17,12 +17,17 @@ from typing import Any
 import httpx
 import pytest
 
+from collector.alerts import Alerts
+from collector.capture import Capture
 from collector.offline import request
 from collector.verbs import unheard
 from contracts.blobs import BlobRef, encode_ref
 from contracts.configured import CaptureFilter, CapturePolicy
 from contracts.envelope import WRAP_BYTES_MAX
+from outbox.clock import ManualClock
+from outbox.memory import MemoryStore
 from tests.collector.running import Running, collector_config, eventually, gateway, limits, running
+from tests.support.arriving import take_webhook
 
 NOWHERE = "http://127.0.0.1:9"
 DOOR = "/gateways/evolution/loja-sp"
@@ -246,6 +251,21 @@ async def test_a_file_of_events_is_cut_too(tmp_path: Path, disk: Folder) -> None
         assert document["counts"].get("stored", 0) == stored
     assert disk.blobs() == {sha(data): data}
     assert disk.left() == []
+
+
+async def test_a_body_in_memory_is_stored_uncut_while_there_is_no_room_for_its_media(tmp_path: Path) -> None:
+    config, clock = collector_config(tmp_path, NOWHERE, limits=BOUNDS), ManualClock()
+    store = MemoryStore(clock)
+    alerts = Alerts(now=clock.now, kept_max=10)
+    capture = Capture(store=store, config=config, alerts=alerts, now=clock.now, on_put=lambda: None)
+    await capture.open()
+    body = upsert(picture(100_000))
+    capture.spool.disk.take(capture.spool.disk.total_bytes_max)
+    counts = await take_webhook(capture, body, gateway="evolution", path_instance=None, at=clock.now())
+    capture.close()
+    assert counts == {"stored": 2}
+    (first, _) = await store.claim(now=clock.now(), limit=2, bytes_max=10_000_000)
+    assert json.loads(first.body)["payload"] == json.loads(body)["data"]
 
 
 async def test_many_pictures_in_one_body(collector: Running, disk: Folder) -> None:
