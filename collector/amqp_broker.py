@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,7 @@ HEARTBEAT_S: Final = 20
 """A broker that says nothing for three of these is gone."""
 ANSWER_S_MAX: Final = 8.0
 """A broker that has just been started may never answer a request that came before its queues had leaders."""
+CLOSE_S_MAX: Final = 2.0
 
 _REFUSALS: Final = (ChannelPreconditionFailed, ChannelAccessRefused, ChannelLockedResource)
 
@@ -83,10 +84,8 @@ class Link:
             return
         tag = self._tags[queue] = f"zaplake-{queue}"
         try:
-            with _translated():
-                await self._channel.basic_consume(
-                    queue, self._arrived, consumer_tag=tag, timeout=ANSWER_S_MAX
-                )
+            async with _answered():
+                await self._channel.basic_consume(queue, self._arrived, consumer_tag=tag)
         except BaseException:
             self._tags.pop(queue, None)
             raise
@@ -95,14 +94,14 @@ class Link:
         """Ends all consuming; what was delivered may still be acknowledged."""
         while self._tags:
             _queue, tag = self._tags.popitem()
-            with _translated():
-                await self._channel.basic_cancel(tag, timeout=ANSWER_S_MAX)
+            async with _answered():
+                await self._channel.basic_cancel(tag)
 
     async def ack(self, tag: int) -> None:
         """Acknowledges everything up to ``tag``; on a closed channel nothing: the broker delivers again."""
         if self._channel.is_closed:
             return
-        with _translated():
+        async with _answered():
             await self._channel.basic_ack(tag, multiple=True)
 
     def forget(self, consumer_tag: str | None) -> str | None:
@@ -148,23 +147,21 @@ class Broker:
 
     async def declare_exchange(self, name: str) -> None:
         """As Evolution does, so that whoever is first does no harm."""
-        with _translated():
+        async with _answered():
             channel = await self._channel()
-            await channel.declare_exchange(
-                name, aio_pika.ExchangeType.TOPIC, durable=True, timeout=ANSWER_S_MAX
-            )
+            await channel.declare_exchange(name, aio_pika.ExchangeType.TOPIC, durable=True)
 
     async def declare_queue(self, name: str, arguments: Mapping[str, str | int]) -> None:
         """A durable queue. BrokerRefuses when there is one of that name with other arguments."""
-        with _translated():
+        async with _answered():
             channel = await self._channel()
-            await channel.declare_queue(name, durable=True, arguments=dict(arguments), timeout=ANSWER_S_MAX)
+            await channel.declare_queue(name, durable=True, arguments=dict(arguments))
 
     async def bind(self, queue: str, exchange: str) -> None:
         """Every event of the exchange."""
-        with _translated():
+        async with _answered():
             channel = await (await self._channel()).get_underlay_channel()
-            await channel.queue_bind(queue, exchange, "#", timeout=ANSWER_S_MAX)
+            await channel.queue_bind(queue, exchange, "#")
 
     async def link(
         self,
@@ -175,10 +172,10 @@ class Broker:
         on_cancelled: Callable[[str], None],
     ) -> Link:
         """A channel to consume on; it tells when it closed, and which queue the broker took away."""
-        with _translated():
+        async with _answered():
             channel = await self._connection.channel(publisher_confirms=False)
             self._channels.append(channel)
-            await channel.set_qos(prefetch, timeout=ANSWER_S_MAX)
+            await channel.set_qos(prefetch)
             raw = await channel.get_underlay_channel()
         link = Link(raw, on_delivery)
 
@@ -193,10 +190,10 @@ class Broker:
 
     async def look(self, queue: str) -> Look | None:
         """What the queue is like; None when there is none, which costs the channel: it has one of its own."""
-        with _translated():
+        async with _answered():
             channel = await self._connection.channel(publisher_confirms=False)
             try:
-                found = await channel.declare_queue(queue, passive=True, timeout=ANSWER_S_MAX)
+                found = await channel.declare_queue(queue, passive=True)
             except ChannelNotFoundEntity:
                 return None
             finally:
@@ -206,10 +203,10 @@ class Broker:
 
     async def has_exchange(self, name: str) -> bool:
         """Whether there is one of that name, of whatever type."""
-        with _translated():
+        async with _answered():
             channel = await self._connection.channel(publisher_confirms=False)
             try:
-                await channel.declare_exchange(name, passive=True, timeout=ANSWER_S_MAX)
+                await channel.declare_exchange(name, passive=True)
             except ChannelNotFoundEntity:
                 return False
             finally:
@@ -221,11 +218,9 @@ class Broker:
         message = aio_pika.Message(
             body, headers=dict(headers), delivery_mode=aio_pika.DeliveryMode.PERSISTENT
         )
-        with _translated():
+        async with _answered():
             channel = await self._channel()
-            await channel.default_exchange.publish(
-                message, routing_key=queue, mandatory=True, timeout=ANSWER_S_MAX
-            )
+            await channel.default_exchange.publish(message, routing_key=queue, mandatory=True)
 
     async def close(self) -> None:
         """Channels first: the library tells each of its end."""
@@ -243,35 +238,36 @@ class Broker:
 @contextlib.asynccontextmanager
 async def connected(url: str, *, name: str, on_lost: Callable[[], None]) -> AsyncIterator[Broker]:
     """A connection, closed at the end; ``name`` is how the broker's people see it. Raises BrokerGone."""
-    with _translated():
+    async with _answered():
         connection = await aio_pika.connect(
-            url, timeout=ANSWER_S_MAX, heartbeat=HEARTBEAT_S, client_properties={"connection_name": name}
+            url, heartbeat=HEARTBEAT_S, client_properties={"connection_name": name}
         )
     broker = Broker(connection, on_lost)
     try:
         yield broker
     finally:
         with contextlib.suppress(TimeoutError, *CONNECTION_EXCEPTIONS):
-            async with asyncio.timeout(ANSWER_S_MAX):
+            async with asyncio.timeout(CLOSE_S_MAX):
                 await broker.close()
 
 
 async def _close(channel: AbstractChannel) -> None:
     """Also one that is closed: then the library's own tasks for it are awaited here."""
     with contextlib.suppress(TimeoutError, *CONNECTION_EXCEPTIONS):
-        async with asyncio.timeout(ANSWER_S_MAX):
+        async with asyncio.timeout(CLOSE_S_MAX):
             await channel.close()
 
 
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """What the library raises, as ours.
+@contextlib.asynccontextmanager
+async def _answered() -> AsyncIterator[None]:
+    """What the library raises, as ours, and BrokerGone when it takes too long: not all it does has a limit.
 
     It lets a CancelledError out when a connection dies, which is none, and other errors when one is.
     """
     task = asyncio.current_task()
     try:
-        yield
+        async with asyncio.timeout(ANSWER_S_MAX):
+            yield
     except _REFUSALS as error:
         raise BrokerRefuses(_told(error)) from error
     except AuthenticationError as error:
