@@ -10,8 +10,9 @@ import asyncpg
 import httpx
 import pytest
 
-from contracts.blob_upload import PART_BYTES_MAX, blob_path
+from contracts.blob_upload import PART_BYTES_MAX, blob_path, signed_text
 from contracts.blobs import BlobRef, blob_event_id, encode_ref
+from contracts.signing import sign
 from ingest import blob_statements as sql
 from ingest import blob_store
 from ingest.blobs import INCOMING_NAME, KEPT_NAME
@@ -198,10 +199,31 @@ async def test_odd_requests_are_refused(
 
 
 async def test_another_id_than_the_blobs_own_is_refused(b: Backend) -> None:
-    headers = headers_for(SECRET, SHA256, "bytes */2", b"")
     event_id = an_id()
-    answer = await b.client.put(blob_path(SHA256), headers=headers | {"X-Event-Id": event_id})
-    assert answer.status_code == 401
+    text = signed_text("PUT", SHA256, "bytes */2", MIME, sha256_of(b""))
+    headers = headers_for(SECRET, SHA256, "bytes */2", b"")
+    headers |= {"X-Event-Id": event_id, "X-Signature": sign(SECRET, event_id, text)}
+    answer = await b.client.put(blob_path(SHA256), headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["type"] == "urn:zaplake:problem:bad-event-id"
+
+
+async def test_more_than_the_blob_has_begins_anew(b: Backend, folder: Path) -> None:
+    too_much = CONTENT + b"0123456789"
+    assert (await put(b, content=too_much, size=len(CONTENT) + 5, sha256=SHA256)).status_code == 202
+    assert (await put(b)).status_code == 201
+    assert kept(folder) == {SHA256: CONTENT}
+
+
+async def test_an_event_without_its_references_is_not_stored(b: Backend) -> None:
+    body = event()[:-1] + b',"blobs":[' + encode_ref(BlobRef(sha256=SHA256, bytes=1)) + b"]}"
+    event_id = an_id()
+    await b.fetch("ALTER TABLE lake.blob_refs RENAME TO elsewhere")
+    assert (await b.post(event_id, body)).status_code == 503
+    assert await b.fetch("SELECT * FROM lake.event_ids") == []
+    await b.fetch("ALTER TABLE lake.elsewhere RENAME TO blob_refs")
+    assert (await b.post(event_id, body)).status_code == 201
+    assert len(await b.fetch("SELECT * FROM lake.blob_refs")) == 1
 
 
 async def test_a_part_above_the_limit_is_refused_and_the_door_goes_on(b: Backend) -> None:

@@ -6,12 +6,13 @@ import asyncio
 import os
 import shutil
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from outbox import blob_files, sqlite_blobs
-from outbox.blob_files import FOLDER_NAME
+from outbox.blob_files import FOLDER_NAME, BlobFiles
 from outbox.clock import ManualClock
 from outbox.record import PutOutcome
 from outbox.sqlite import SqliteStore, open_sqlite
@@ -133,10 +134,38 @@ async def test_a_file_goes_only_after_the_commit_that_needs_it_no_more(
     await put_one(store, new("a", blobs=(blob_of(spool, PICTURE),)))
     await end_all(store.blobs, clock, Verdict.DELIVERED)
     (record,) = await claim(store, clock)
+    steps: list[str] = []
+    drop = BlobFiles.drop
+
+    def noted_drop(files: BlobFiles, sha256s: Iterable[str]) -> None:
+        steps.append("drop")
+        drop(files, sha256s)
+
+    def trace(statement: str) -> None:
+        if statement == "COMMIT":
+            steps.append("commit")
+
+    await (await store._thread.submit(lambda e: e.connection.set_trace_callback(trace), bare=True))
+    with monkeypatch.context() as patch:
+        patch.setattr(BlobFiles, "drop", noted_drop)
+        assert await store.settle([ended(record, Verdict.DELIVERED, clock.now())]) == 1
+    assert steps == ["commit", "drop"]
+    assert files_in(folder) == []
+    await store.close()
+
+
+async def test_a_file_stays_when_the_transaction_fails(
+    folder: Path, spool: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_sqlite(folder, clock)
+    await put_one(store, new("a", blobs=(blob_of(spool, PICTURE),)))
+    await end_all(store.blobs, clock, Verdict.DELIVERED)
+    (record,) = await claim(store, clock)
     with monkeypatch.context() as patch:
         patch.setattr(SqliteEngine, "commit", _no_power)
         with pytest.raises(ZeroDivisionError):
             await store.settle([ended(record, Verdict.DELIVERED, clock.now())])
+    await put_one(store, new("b"))
     assert files_in(folder) == [sha256_of(PICTURE)]
     assert await store.settle([ended(record, Verdict.DELIVERED, clock.now())]) == 1
     assert files_in(folder) == []
