@@ -246,6 +246,11 @@ def refuse_misfit(settings: Settings) -> None:
             "collector.limits.batch_records_max is above ingest.limits.batch_lines_max",
             "full batches would be refused",
         ),
+        (
+            collector.body_with_media_bytes_max > backend.blob_bytes_max,
+            "collector.limits.body_with_media_bytes_max is above ingest.limits.blob_bytes_max",
+            "the largest media would be taken and then refused for good",
+        ),
     )
     for is_misfit, pair, harm in misfits:
         if is_misfit:

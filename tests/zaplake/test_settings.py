@@ -284,6 +284,7 @@ def test_a_usual_dsn_is_taken(dsn: str) -> None:
         {"ZAPLAKE_INGEST_LIMITS_COMMIT_S_MAX": "14"},
         {"ZAPLAKE_COLLECTOR_HEARTBEAT_S": "90"},
         {"ZAPLAKE_INGEST_LIMITS_BATCH_LINES_MAX": "999"},
+        {"ZAPLAKE_INGEST_LIMITS_BLOB_BYTES_MAX": "100000000"},
     ],
     ids=lambda environ: next(iter(environ)),
 )
