@@ -114,6 +114,8 @@ def _show(document: dict[str, Any]) -> None:
     last = shipper.get("last_verdict")
     shipping = f"halted: {shipper['halt_reason']}" if halted else f"last verdict {last}" if last else "idle"
     shown.add_row("shipping to", f"{document['backend_url']}: {shipping}")
+    for broker in document["rabbitmq"]:
+        shown.add_row(f"RabbitMQ of {broker['gateway']}", broker_words(broker))
     for name, count in sorted(document["totals"].items()):
         shown.add_row(f"events {name}", str(count))
     for alert in document["alerts"]["active"]:
@@ -126,6 +128,17 @@ def _show(document: dict[str, Any]) -> None:
             names = (str(seen[name] or "") for name in ("gateway", "instance", "scope", "state"))
             table.add_row(*names, second(seen["last_event_at"]))
         console.print(table, markup=False)
+
+
+def broker_words(broker: Mapping[str, Any]) -> str:
+    """How the RabbitMQ door of one gateway is, of its part of the status document."""
+    waiting = "" if broker["waiting"] is None else f", {broker['waiting']} wait in {broker['queue']}"
+    dead = f", {broker['dead']} in {broker['queue']}.dlq" if broker["dead"] else ""
+    if not broker["consuming"]:
+        return f"takes nothing: {broker['trouble'] or 'connecting'}"
+    last = "none yet" if broker["last_message_at"] is None else f"last {second(broker['last_message_at'])}"
+    held = f" (holds {broker['held']}: {broker['trouble']})" if broker["trouble"] else ""
+    return f"takes messages, {last}{waiting}{dead}{held}"
 
 
 def _alert(alert: Mapping[str, Any]) -> str:

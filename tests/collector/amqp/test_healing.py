@@ -134,7 +134,6 @@ async def test_starting_the_consumer_twice_gives_one(tmp_path: Path, rabbit: Rab
     "arguments",
     [
         {"x_queue_type": "quorum", "x_delivery_limit": 20},
-        {"x_queue_type": "quorum"},
         {"x_queue_type": "classic"},
     ],
 )
