@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 import asyncpg
@@ -39,6 +39,8 @@ class Outcome:
     dead: int = 0
     unread: frozenset[int] = frozenset()
     """Shards of it that may have more below the same horizon."""
+    positions: Mapping[int, int] = field(default_factory=dict)
+    """Where the cursors of the shards are that were free."""
 
 
 class ApplyFailedError(Exception):
@@ -115,11 +117,11 @@ class Batches:
         claimed = await connection.fetch(statements.CLAIM, name, shards)
         if not claimed:
             return Outcome()
-        free = [row["shard"] for row in claimed]
+        before = {row["shard"]: row["position"] for row in claimed}
         rows = await connection.fetch(
             statements.READ,
-            free,
-            [row["position"] for row in claimed],
+            list(before),
+            list(before.values()),
             horizon,
             limit,
             self.consumer.kinds,
@@ -127,7 +129,7 @@ class Batches:
             SMALL_BYTES_MAX,
         )
         if not rows:
-            return Outcome()
+            return Outcome(positions=before)
         is_full = len(rows) >= limit
         large = self._large(rows)
         if len(large) > LARGE_EVENTS_MAX:
@@ -143,10 +145,14 @@ class Batches:
         settled = await connection.fetch(statements.SETTLE, name, list(positions), list(positions.values()))
         if len(settled) != len(positions):
             raise asyncpg.InterfaceError("a cursor went away under its lock")
-        unread = frozenset[int]()
-        if is_full:
-            unread = frozenset(free) - (positions.keys() - {rows[-1][0]})
-        return Outcome(ran=len(events), failed=len(failed), dead=dead, unread=unread)
+        whole = positions.keys() - {rows[-1][0]} if is_full else before.keys()
+        return Outcome(
+            ran=len(events),
+            failed=len(failed),
+            dead=dead,
+            unread=frozenset(before.keys() - whole),
+            positions=before | positions,
+        )
 
     def _large(self, rows: Sequence[asyncpg.Record]) -> list[int]:
         """Which rows lack a payload that a rule reads."""

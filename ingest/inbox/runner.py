@@ -29,6 +29,8 @@ log: Final = structlog.get_logger("inbox")
 
 LOOK_S_MAX: Final = 0.25
 """Without news the shards are looked at this often: another process may have died over one."""
+REFRESH_S: Final = 1.0
+"""How often the cursors themselves are read."""
 DUE_S: Final = 1.0
 """How often parked events are looked for."""
 UNREAD_MAX: Final = 10_000
@@ -49,6 +51,8 @@ class Runner:
         self._names = [consumer.name for consumer in consumers]
         self._jobs = Jobs(shards_per_job=config.shards_per_batch, workers=config.connections)
         self._begin = begin(config)
+        self._positions: dict[str, dict[int, int]] = {}
+        """Where the cursors were when they were last seen; only to know where to look."""
         self._looked_at = float("-inf")
         self._stopping = asyncio.Event()
 
@@ -80,9 +84,13 @@ class Runner:
         await connection.fetch(statements.ADD_CONSUMERS, self._names)
         await connection.fetch(statements.ADD_CURSORS, self._names, SHARDS)
         horizon, looked_at, due_at = -1, float("-inf"), float("-inf")
+        refreshed_at = float("-inf")
         while True:
             now = self._looked_at = time.monotonic()
             seen = await connection.fetchval(statements.HORIZON)
+            if now - refreshed_at >= REFRESH_S:
+                refreshed_at = now
+                await self._refresh(connection)
             if seen != horizon or now - looked_at >= LOOK_S_MAX:
                 horizon, looked_at = seen, now
                 await self._find(connection, horizon)
@@ -92,10 +100,17 @@ class Runner:
                 await connection.fetch(statements.FREE_STUCK, self.config.idle_s_max)
             await asyncio.sleep(self.config.poll_ms / 1000)
 
+    async def _refresh(self, connection: asyncpg.Connection[Any]) -> None:
+        """Other processes move cursors too, and an operator moves them back."""
+        for name in self._names:
+            found = await connection.fetch(statements.CURSORS, name)
+            self._positions[name] = {row["shard"]: row["position"] for row in found}
+
     async def _find(self, connection: asyncpg.Connection[Any], horizon: int) -> None:
         await connection.execute(self._begin)
         for batches in self._batches:
-            found = await connection.fetch(statements.FIND_WORK, batches.consumer.name, horizon)
+            known = self._positions[batches.consumer.name]
+            found = await connection.fetch(statements.FIND_WORK, list(known), list(known.values()), horizon)
             self._jobs.add(batches, [row[0] for row in found], horizon)
         await connection.execute(statements.COMMIT)
 
@@ -135,6 +150,7 @@ class Runner:
             if await job.batches.pause(connection, str(error)):
                 log.warning("inbox.paused", consumer=name, reason=str(error))
             return Outcome()
+        self._positions[name].update(outcome.positions)
         self.metrics.ran(name, outcome, time.perf_counter() - started_s)
         if outcome.failed:
             log.warning("inbox.parked", consumer=name, failed=outcome.failed, dead=outcome.dead)

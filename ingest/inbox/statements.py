@@ -47,13 +47,19 @@ ON CONFLICT DO NOTHING
 HORIZON: Final = "SELECT lake.horizon()"
 """Never in the statement that reads: with one snapshot, rows that commit in between would be skipped."""
 
-# Which shards have something to read: one probe of (shard, seq) each, no lock.
-FIND_WORK: Final = """
-SELECT c.shard
+# Where the cursors are; none of a paused consumer. Not asked for every look: while somebody's snapshot is
+# open (a dump takes hours), every position that a cursor ever had since then is passed over to find the last.
+CURSORS: Final = """
+SELECT c.shard, c.position
   FROM lake.inbox_cursors c JOIN lake.inbox_consumers k ON k.name = c.consumer AND k.paused_at IS NULL
  WHERE c.consumer = $1
-   AND (SELECT true FROM lake.whatsapp_event_logs l
-         WHERE l.shard = c.shard AND l.seq > c.position AND l.seq <= $2 ORDER BY l.seq LIMIT 1)
+"""
+
+# Which shards have something to read: one probe of (shard, seq) each, no lock.
+FIND_WORK: Final = """
+SELECT c.shard FROM unnest($1::smallint[], $2::bigint[]) AS c (shard, position)
+ WHERE (SELECT true FROM lake.whatsapp_event_logs l
+         WHERE l.shard = c.shard AND l.seq > c.position AND l.seq <= $3 ORDER BY l.seq LIMIT 1)
 """
 
 # Whoever has the row has the shard. A paused consumer gives none.

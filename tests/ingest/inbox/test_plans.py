@@ -61,7 +61,7 @@ async def test_reading_walks_the_index_and_sorts_nothing_of_the_log(
 
 
 async def test_looking_for_work_probes_the_index(generic: asyncpg.Connection[Any]) -> None:
-    found = await plan(generic, statements.FIND_WORK, "'rules', 50000")
+    found = await plan(generic, statements.FIND_WORK, "'{1,2}', '{40000,40000}', 50000")
     assert "shard_seq_idx" in found
     assert "Sort" not in found.replace("Sort Key", "")
     assert "Seq Scan" not in found
@@ -71,6 +71,12 @@ async def test_a_parked_event_is_found_by_the_index(generic: asyncpg.Connection[
     found = await plan(generic, statements.READ_WHOLE, "'{1}', '{40001}'")
     assert "shard_seq_idx" in found
     assert "Seq Scan" not in found
+
+
+async def test_looking_for_work_does_not_read_the_cursors(generic: asyncpg.Connection[Any]) -> None:
+    """While a dump is open they have a version for each batch since it began."""
+    found = await plan(generic, statements.FIND_WORK, "'{1,2}', '{40000,40000}', 50000")
+    assert "inbox_cursors" not in found
 
 
 async def test_the_cursors_stay_small(generic: asyncpg.Connection[Any]) -> None:
