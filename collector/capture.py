@@ -262,7 +262,8 @@ class Capture:
         is_live = channel in LIVE_CHANNELS
         if translation.captured:
             self.silence.heard(translation.source, channel, now)
-        self.instances.saw(translation.source, now)
+        if channel != "refill":  # its history says nothing of how it is
+            self.instances.saw(translation.source, now)
         for captured in translation.captured:
             if captured.state is not None or captured.source != translation.source:
                 seen = self.instances.saw(captured.source, now)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -19,6 +20,7 @@ from collector.carrying_blobs import bringing
 from collector.config import Limits
 from collector.jsonl import LoadReport, load
 from contracts.blobs import is_sha256
+from contracts.translation import Arrival
 from outbox.blobs import DeadBlob
 from outbox.history import history_members
 from outbox.kept import KeptRecord
@@ -62,6 +64,7 @@ class Verbs:
             "dead.requeue": self._dead_requeue,
             "dead.drop": self._dead_drop,
             "load": self._load,
+            "refill": self._refill,
             "export": self._export,
             "import": self._import,
         }
@@ -117,6 +120,29 @@ class Verbs:
         except OSError as error:
             raise VerbError(f"{path}: {error.strerror or error}") from error
         return report_document(report)
+
+    async def _refill(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
+        """``records``: messages of ``instance`` as Evolution's store has them. Durable at return."""
+        gateway, records = self._capture.gateway(str(request.get("gateway"))), request.get("records")
+        if gateway is None or gateway.family != "evolution":
+            raise VerbError(f"{request.get('gateway')}: no gateway of family evolution here")
+        if not isinstance(records, list) or len(records) > LIST_MAX:
+            raise VerbError(f"records: a list of at most {LIST_MAX}")
+        counts = await self._capture.take_all(
+            [
+                Arrival(
+                    raw=json.dumps(
+                        {"event": "messages.upsert", "instance": request.get("instance"), "data": record}
+                    ).encode(),
+                    gateway=gateway,
+                    path_instance=None,
+                    channel="refill",
+                    captured_at=self._now(),
+                )
+                for record in records
+            ]
+        )
+        return {"counts": dict(counts)}
 
     async def _export(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
         """One page of ``state`` behind ``after``; the next one begins at ``after`` of the answer."""

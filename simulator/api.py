@@ -59,6 +59,8 @@ class EvolutionApi:
     is_database_up: bool = True
     """Without its database it answers 401 to a valid instance token."""
     keeps_headers: bool = True
+    messages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Stored messages of an instance."""
     requests: list[tuple[str, str, object]] = field(default_factory=list)
     """Method, path and body of each."""
 
@@ -96,6 +98,7 @@ class EvolutionApi:
         does = {
             ("GET", "/instance/connectionState"): self._state,
             ("GET", "/webhook/find"): lambda instance, _body: (200, self.webhooks.get(instance)),
+            ("POST", "/chat/findMessages"): self._messages,
             ("POST", "/webhook/set"): self._set_v1 if self._is_v1 else self._set_v2,
         }.get((method, action))
         if does is None:
@@ -117,6 +120,19 @@ class EvolutionApi:
         state = self.instances[instance]
         shown = {"instanceName": instance}
         return 200, {"instance": shown if state is None else {**shown, "state": state}}
+
+    def _messages(self, instance: str, body: Any) -> tuple[int, object]:
+        """The newest first; ``offset`` is the size of a page."""
+        stored = sorted(self.messages.get(instance, []), key=lambda m: m["messageTimestamp"], reverse=True)
+        given = body if isinstance(body, dict) else {}
+        size, page = int(given.get("offset") or 50), int(given.get("page") or 1)
+        found = {
+            "total": len(stored),
+            "pages": -(-len(stored) // size),
+            "currentPage": page,
+            "records": stored[(page - 1) * size : page * size],
+        }
+        return 200, {"messages": found}
 
     def _listed(self, name: str | None) -> list[object]:
         if name is not None and name not in self.instances:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -16,6 +17,14 @@ from zaplake.webhook import Webhook
 REQUEST_S_MAX: Final = 10.0
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
 SAID_CHARS_MAX: Final = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Stored messages as the gateway lists them, and how many pages there are."""
+
+    records: list[dict[str, Any]]
+    pages: int
 
 
 class Evolution:
@@ -76,6 +85,19 @@ class Evolution:
     async def set_webhook(self, instance: str, body: dict[str, object]) -> None:
         """Sets it; what became of it is for ``webhook`` to say."""
         await self._ask("POST", f"/webhook/set/{quote(instance, safe='')}", body)
+
+    async def messages(self, instance: str, *, page: int, size: int) -> Page:
+        """One page of its stored messages, from 1 on, newest first (its ``offset`` is the size of a page)."""
+        path = f"/chat/findMessages/{quote(instance, safe='')}"
+        document = await self._ask("POST", path, {"where": {}, "page": page, "offset": size})
+        found = document.get("messages") if isinstance(document, dict) else None
+        records, pages = (found.get("records"), found.get("pages")) if isinstance(found, dict) else (None, 0)
+        if not isinstance(records, list):
+            raise Trouble("the gateway lists no messages", "this needs Evolution 2 with its database")
+        return Page(
+            records=[record for record in records if isinstance(record, dict)],
+            pages=pages if isinstance(pages, int) else page,
+        )
 
     async def _ask(self, method: str, path: str, body: object = None) -> Any:
         try:

@@ -11,7 +11,7 @@ from cyclopts import App
 from rich.console import Console
 from rich.table import Table
 
-from zaplake.cli import carrying, dead
+from zaplake.cli import carrying, dead, refilling
 from zaplake.cli.asking import ask
 from zaplake.cli.options import AsJson, Common, settle
 from zaplake.cli.showing import reading, second
@@ -21,6 +21,7 @@ from zaplake.wiring import outbox_folder
 app = App(name="collector", help="Look after the collector of a data folder.")
 app.command(dead.app)
 app.command(carrying.export)
+app.command(refilling.refill)
 app.command(carrying.import_, name="import")
 
 
