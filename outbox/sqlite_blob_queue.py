@@ -54,6 +54,7 @@ class SqliteBlobs(SqliteCalls):
         return await self._do(lambda engine: sqlite_blobs.dead_requeue(engine, sha256s))
 
     async def dead_drop(self, sha256s: Sequence[str] | None) -> int:
+        await self._free()  # without a shipper nobody else does
         return await self._freeing(lambda engine: sqlite_blobs.dead_drop(engine, sha256s))
 
     async def _free(self) -> None:

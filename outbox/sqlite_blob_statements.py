@@ -128,7 +128,11 @@ SELECT rowid FROM blobs WHERE died_at IS NOT NULL AND sha256 IN (SELECT value FR
 """
 DEAD_ALL: Final = "SELECT rowid FROM blobs INDEXED BY blobs_dead WHERE died_at IS NOT NULL"
 REFS_TO: Final = "DELETE FROM blob_refs WHERE blob = ?"
-DELETE: Final = "DELETE FROM blobs WHERE rowid = ? RETURNING sha256"
+# Not while records wait for it: nothing would ever free them.
+DELETE: Final = """
+DELETE FROM blobs WHERE rowid = ?
+AND NOT EXISTS (SELECT 1 FROM blob_refs WHERE blob = blobs.rowid AND waits = 1) RETURNING sha256
+"""
 COUNTS: Final = """
 SELECT (SELECT count(*) FROM blobs WHERE due_at IS NOT NULL),
 (SELECT count(*) FROM blobs WHERE died_at IS NOT NULL)

@@ -216,12 +216,15 @@ def dead_requeue(engine: SqliteEngine, sha256s: Sequence[str] | None) -> int:
 
 
 def dead_drop(engine: SqliteEngine, sha256s: Sequence[str] | None) -> int:
-    chosen = _dead(engine, sha256s)
-    for blob in chosen:
-        engine.connection.execute(sql.REFS_TO, (blob,))
-        engine.unneeded += [sha256 for (sha256,) in engine.connection.execute(sql.DELETE, (blob,)).fetchall()]
-    engine.ledger.blobs -= len(chosen)
-    return len(chosen)
+    """One that records still wait for stays: they are freed first."""
+    dropped = 0
+    for blob in _dead(engine, sha256s):
+        for (sha256,) in engine.connection.execute(sql.DELETE, (blob,)).fetchall():
+            engine.connection.execute(sql.REFS_TO, (blob,))
+            engine.unneeded.append(sha256)
+            dropped += 1
+    engine.ledger.blobs -= dropped
+    return dropped
 
 
 def _dead(engine: SqliteEngine, sha256s: Sequence[str] | None) -> list[int]:

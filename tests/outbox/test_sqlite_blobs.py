@@ -277,6 +277,29 @@ async def test_a_kill_between_the_end_of_a_blob_and_its_records_is_made_good(
     await store.close()
 
 
+async def test_a_dead_blob_that_is_dropped_before_all_its_records_are_free_leaves_none_behind(
+    folder: Path, spool: Path, clock: ManualClock
+) -> None:
+    """A kill or the operator may come between the blob's death and the freeing, which goes page by page."""
+    store = await open_sqlite(folder, clock, mark_lost=marked_lost)
+    picture = blob_of(spool, PICTURE)
+    await store.put([new(f"a{n}", blobs=(picture,)) for n in range(250)])
+    (blob,) = await claim(store.blobs, clock)
+    ending = [ended(blob, Verdict.DEAD, clock.now(), reason="r")]
+    await (await store._thread.submit(lambda engine: sqlite_blobs.settle(engine, ending)))
+    await (await store._thread.submit(lambda engine: sqlite_blobs.free(engine, 60)))
+    await store.close()
+    store = await open_sqlite(folder, clock, mark_lost=marked_lost)
+    dropped = await (await store._thread.submit(lambda engine: sqlite_blobs.dead_drop(engine, None)))
+    assert dropped == 0, "not while records wait for it"
+    assert await store.blobs.dead_drop([picture.sha256]) == 1
+    records = await claim(store, clock)
+    assert len(records) == 250
+    assert {record.body for record in records} == {marked_lost(b"{}", picture.sha256, "r")}
+    assert files_in(folder) == []
+    await store.close()
+
+
 async def test_a_salvage_amid_freeing_frees_the_rest(folder: Path, spool: Path, clock: ManualClock) -> None:
     store = await open_sqlite(folder, clock, mark_lost=marked_lost)
     picture = blob_of(spool, PICTURE)
