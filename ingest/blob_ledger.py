@@ -78,7 +78,8 @@ class BlobLedger:
         async with connection.transaction():
             await connection.execute(sql.LOCK, sha256)
             if await connection.fetchval(sql.REMOVE, sha256) is None:
-                await connection.execute(sql.PARDON, sha256)
+                is_there = await self._store.has(sha256)
+                await connection.execute(sql.PARDON if is_there else sql.GIVE_UP, sha256)
                 return False
             await self._store.remove(sha256)
         return True

@@ -10,13 +10,15 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from contracts.blob_upload import PartRange
 from ingest.row import UnavailableError
 
 ABANDONED_S: Final = 86_400.0
 """A blob whose sender has not come back for a day begins anew."""
+STALLED_S: Final = 60.0
+"""Without room for others it does so after this: blobs that fill the spool together could never end."""
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -50,7 +52,7 @@ class BlobSpool:
         """The blob's file for this request alone. Raises UnavailableError when another one has it."""
         path = self._folder / sha256
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = self._opened(path)
         except OSError as error:
             raise UnavailableError(f"the spool of blobs: {error.strerror}") from error
         try:
@@ -61,29 +63,74 @@ class BlobSpool:
                 is_named = False
             if not is_named:
                 raise UnavailableError("another request brings this blob")
-            yield Held(path, descriptor, self._room)
+            yield Held(path, descriptor, self._has_room)
         finally:
             os.close(descriptor)
 
-    def _room(self) -> int:
-        """Bytes that may still come."""
-        with os.scandir(self._folder) as entries:
-            return self._bytes_max - sum(entry.stat().st_size for entry in entries)
+    def _opened(self, path: Path) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:  # another machine on this folder took it for that of an earlier boot
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return os.open(path, flags, 0o600)
+
+    def _has_room(self, size: int) -> bool:
+        """True when so many bytes may still come; for that, what stalls begins anew, the oldest first."""
+        found = self._files()
+        room = self._bytes_max - sum(file.size for file in found)
+        for file in sorted(found, key=lambda file: file.added_at):
+            if room >= size or file.added_at > time.time() - STALLED_S:
+                break
+            if _forget(file.path):
+                room += file.size
+        return room >= size
 
     def forget_abandoned(self) -> None:
         """Remove what nobody has added to for a day."""
         limit = time.time() - ABANDONED_S
-        with contextlib.suppress(OSError), os.scandir(self._folder) as entries:
+        for file in self._files():
+            if file.added_at < limit:
+                _forget(file.path)
+
+    def _files(self) -> list[_File]:
+        """What is there; one that another request ends meanwhile is not."""
+        found: list[_File] = []
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._folder) as entries:
             for entry in entries:
-                if entry.stat().st_mtime < limit:
-                    Path(entry.path).unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    is_at = entry.stat()
+                    found.append(_File(Path(entry.path), is_at.st_size, is_at.st_mtime))
+        return found
+
+
+class _File(NamedTuple):
+    path: Path
+    size: int
+    added_at: float
+
+
+def _forget(path: Path) -> bool:
+    """Remove a file that no request holds; False when one does, or it is gone."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 class Held:
     """One blob's file while it is held."""
 
-    def __init__(self, path: Path, descriptor: int, room: Callable[[], int]) -> None:
-        self.path, self._descriptor, self._room = path, descriptor, room
+    def __init__(self, path: Path, descriptor: int, has_room: Callable[[int], bool]) -> None:
+        self.path, self._descriptor, self._has_room = path, descriptor, has_room
 
     def add(self, part: PartRange, body: bytes) -> int:
         """Write the part where it belongs, unless it does not follow what is there; returns the new offset.
@@ -96,7 +143,7 @@ class Held:
             size = 0
         if not part.first <= size < part.first + part.size:
             return size
-        if self._room() < part.size:
+        if not self._has_room(part.size):
             raise UnavailableError("the spool of blobs is full")
         try:
             _write_all(self._descriptor, body[size - part.first :], size)

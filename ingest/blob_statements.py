@@ -51,3 +51,5 @@ DELETE FROM lake.blobs b WHERE sha256 = $1 AND condemned_at IS NOT NULL
 """
 # Somebody referred to it meanwhile.
 PARDON: Final = "UPDATE lake.blobs SET condemned_at = NULL WHERE sha256 = $1"
+# The same when a crash came between the object's end and the row's: who has the bytes must be asked for them.
+GIVE_UP: Final = "DELETE FROM lake.blobs WHERE sha256 = $1 AND condemned_at IS NOT NULL"

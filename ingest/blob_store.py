@@ -73,6 +73,16 @@ class BlobStore:
         except _FAILURES as error:
             raise UnavailableError(f"the blob store: {type(error).__name__}") from error
 
+    async def has(self, sha256: str) -> bool:
+        """Whether its bytes are there."""
+        try:
+            await obstore.head_async(self._store, _key(sha256))
+        except FileNotFoundError:
+            return False
+        except _FAILURES as error:
+            raise UnavailableError(f"the blob store: {type(error).__name__}") from error
+        return True
+
     async def remove(self, sha256: str) -> None:
         """Forget it; one that is not there is fine."""
         await self._remove(_key(sha256))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from contracts.blobs import BlobRef, blob_event_id, encode_ref
 from contracts.signing import sign
 from ingest import blob_statements as sql
 from ingest import blob_store
+from ingest.blob_spool import STALLED_S
 from ingest.blobs import INCOMING_NAME, KEPT_NAME
 from tests.ingest.backend import SECRET, Backend, an_id, backend, event
 from tests.support.blobs import MIME, headers_for, part_of, sha256_of
@@ -285,6 +288,48 @@ async def test_a_full_spool_is_an_outage(dsn: str, folder: Path) -> None:
         assert (await put(b, content=b"1" * 500)).status_code == 201
 
 
+async def test_blobs_that_fill_the_spool_together_do_not_block_each_other(dsn: str, folder: Path) -> None:
+    """None of them could end, and a day would pass until they count as abandoned."""
+    async with backend(dsn, blob_folder=folder, blob_bytes_max=1_000, blob_spool_bytes_max=1_000) as b:
+        one, other = bytes(800), b"1" * 800
+        for content in (one, other):
+            assert (await put(b, content=content, size=500)).status_code == 202
+        assert (await put(b, content=one, first=500)).status_code == 503, "the other one was just added to"
+        (boot,) = (folder / INCOMING_NAME).iterdir()
+        still_s = time.time() - STALLED_S - 1
+        os.utime(boot / sha256_of(other), (still_s, still_s))
+        assert (await put(b, content=one, first=500)).status_code == 201
+        assert (await ask(b, content=other)).json()["offset"] == 0
+        assert (await put(b, content=other)).status_code == 201
+
+
+async def test_what_stalls_while_it_is_held_is_not_forgotten(dsn: str, folder: Path) -> None:
+    async with backend(dsn, blob_folder=folder) as b:
+        await put(b, size=10_000)
+        spool = b.service.blobs.spool  # type: ignore[union-attr]  # this backend has blobs
+        (boot,) = (folder / INCOMING_NAME).iterdir()
+        os.utime(boot / SHA256, (0, 0))
+        with spool.holding(SHA256):
+            spool.forget_abandoned()
+        assert (await put(b, first=10_000)).status_code == 201
+
+
+async def test_a_spool_that_somebody_removed_is_made_again(b: Backend, folder: Path) -> None:
+    """Another machine on the same folder takes it for that of an earlier boot."""
+    shutil.rmtree(folder / INCOMING_NAME)
+    assert (await put(b, size=10_000)).status_code == 202
+    assert (await put(b, first=10_000)).status_code == 201
+
+
+async def test_a_file_that_goes_while_room_is_looked_for_is_no_failure(
+    b: Backend, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another request has just ended its blob."""
+    (boot,) = (folder / INCOMING_NAME).iterdir()
+    (boot / ("0" * 64)).symlink_to("nowhere")
+    assert (await put(b)).status_code == 201
+
+
 async def test_a_backend_without_a_folder_has_no_such_door(dsn: str) -> None:
     async with backend(dsn) as b:
         assert (await put(b)).status_code == 404
@@ -403,6 +448,22 @@ async def test_what_is_referred_to_meanwhile_is_pardoned(b: Backend, folder: Pat
     assert await sweep(b) == 0
     (row,) = await b.fetch("SELECT condemned_at FROM lake.blobs")
     assert row["condemned_at"] is None
+    assert kept(folder) == {SHA256: CONTENT}
+
+
+async def test_what_is_referred_to_when_its_bytes_are_gone_is_not_called_stored(
+    b: Backend, folder: Path
+) -> None:
+    """A kill behind the object's end and before the row's; then an event comes that still counts on it."""
+    await put(b)
+    await b.fetch("UPDATE lake.blobs SET condemned_at = now()")
+    (path,) = [path for path in (folder / KEPT_NAME).rglob("*") if path.is_file()]
+    path.unlink()
+    await b.fetch("INSERT INTO lake.blob_refs (event_id, sha256) VALUES ($1, $2)", an_id(), SHA256)
+    assert await sweep(b) == 0
+    assert (await ask(b)).json()["status"] == "partial", "who has the bytes must bring them"
+    assert await b.fetch("SELECT * FROM lake.blobs") == []
+    assert (await put(b)).status_code == 201
     assert kept(folder) == {SHA256: CONTENT}
 
 
