@@ -1,10 +1,14 @@
-"""Fixtures that every room's tests may use: a real Postgres and a fresh, migrated database a test."""
+"""Fixtures that every room's tests may use: a real Postgres and a fresh, migrated database a test, a seed.
+
+After the tests the disasters among them are printed as one table.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -13,6 +17,7 @@ from ingest.schema import upgrade
 from tests.support.postgres import PgServer, database_name, fresh_database, postgres_server
 from tests.support.rabbit import Rabbit
 from tests.support.rabbitmq import Broker, NoBroker, broker_of_our_own, no_broker
+from tests.support.score import PROPERTY, Score, table
 
 # A busy machine is no failure; what must be fast has a test of its own.
 settings.register_profile("zaplake", deadline=None)
@@ -77,3 +82,34 @@ async def own_rabbit(own_broker: Broker) -> AsyncIterator[Rabbit]:
     """The same in the broker that may be stopped."""
     async with Rabbit(own_broker.url) as opened:
         yield opened
+
+
+@pytest.fixture
+def seed() -> int:
+    """ZAPLAKE_SEED, which repeats a run, or a new one."""
+    return int(os.environ.get("ZAPLAKE_SEED") or random.SystemRandom().getrandbits(32))
+
+
+@pytest.fixture
+def score(record_property: Callable[[str, object], None]) -> Callable[[Score], None]:
+    """Takes the test's line of the table."""
+    return lambda line: record_property(PROPERTY, line.as_property())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [
+        report
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+    ]
+    lines = table(
+        (Score(**value), report.duration)
+        for report in reports
+        for name, value in report.user_properties
+        if name == PROPERTY and isinstance(value, dict)
+    )
+    if lines:
+        terminalreporter.section("disasters")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from outbox.sqlite import open_sqlite
 from outbox.store import Store
 from tests.outbox.records import claim
 from tests.support.put_forever import body_of
+from tests.support.score import Score
 
 ROOT = Path(__file__).parents[2]
 KILLS = 10
@@ -68,9 +68,8 @@ async def faults(store: Store, acknowledged: Iterable[str], left: Iterable[str])
     return found
 
 
-async def kill_often(folder: Path, kills: int) -> None:
-    seed = secrets.randbelow(2**32)
-    print(f"seed {seed}")
+async def kill_often(folder: Path, kills: int, seed: int, score: Callable[[Score], None]) -> None:
+    print(f"ZAPLAKE_SEED={seed}")
     chance = random.Random(seed)
     acknowledged: set[str] = set()
     left: set[str] = set()
@@ -79,19 +78,40 @@ async def kill_often(folder: Path, kills: int) -> None:
         acknowledged |= put
         left |= gone
         store = await open_sqlite(folder)
-        assert await faults(store, acknowledged, left) == []
+        found = await faults(store, acknowledged, left)
+        stats = await store.stats()
         await store.close()
+        if found:
+            break
+    score(
+        Score(
+            disaster="kill -9, outbox alone",
+            rounds=n + 1,
+            sent=stats.waiting + stats.seen,
+            acknowledged=len(acknowledged),
+            kept=stats.waiting + stats.seen,
+            lost=sum(fault.startswith("lost") for fault in found),
+            doubled=sum(fault.startswith(("twice", "forgotten")) for fault in found),
+            altered=sum("body" in fault for fault in found),
+            seed=seed,
+        )
+    )
+    assert found == []
     assert len(acknowledged) > 10 * kills, "too few were acknowledged to say anything"
     assert left
 
 
-async def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
-    await kill_often(tmp_path / "outbox", KILLS)
+async def test_nothing_acknowledged_is_lost_by_kill_9(
+    tmp_path: Path, seed: int, score: Callable[[Score], None]
+) -> None:
+    await kill_often(tmp_path / "outbox", KILLS, seed, score)
 
 
 @pytest.mark.chaos
-async def test_nothing_acknowledged_is_lost_by_many_kills(tmp_path: Path) -> None:
-    await kill_often(tmp_path / "outbox", KILLS_LONG)
+async def test_nothing_acknowledged_is_lost_by_many_kills(
+    tmp_path: Path, seed: int, score: Callable[[Score], None]
+) -> None:
+    await kill_often(tmp_path / "outbox", KILLS_LONG, seed, score)
 
 
 async def test_the_checker_sees_a_loss_a_swap_and_an_oblivion(tmp_path: Path) -> None:

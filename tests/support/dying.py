@@ -1,7 +1,8 @@
 """A test's own entry point: the real ingest or collector, with fault points where it dies by SIGKILL.
 
 ``python -m tests.support.dying ingest|collector …`` prints ``{"port": …}`` once its door accepts. SIGUSR1
-arms the fault point before the next COMMIT, SIGUSR2 the one between the next COMMIT and its answer.
+arms the fault point before the next COMMIT, SIGUSR2 the one between the next COMMIT and its answer. The
+collector's clock and the room for its file are moved by orders on stdin (``tests.support.orders``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from asgi.server import HttpServer
-from collector.config import CollectorConfig
+from collector.config import CollectorConfig, Limits
 from collector.daemon import Daemon, DaemonState
 from contracts.blobs import mark_lost
 from ingest.config import IngestConfig
@@ -28,11 +29,14 @@ from outbox.metering import MeteredStore
 from outbox.record import NewRecord, PutResult, Stamp
 from outbox.sqlite import open_sqlite
 from outbox.store import Store
+from tests.support.orders import CLOCK, ROOM, MovingClock, Order, obey, room_of
 from zaplake.logs import configure
 from zaplake.process import run_until_stopped
 from zaplake.settings import LogSettings
 
 SECRET = b"kill-test-signing-secret"
+COMMIT_S_MAX = 4.0
+HEARTBEAT_S = 0.5
 
 
 class Point(enum.Enum):
@@ -100,9 +104,9 @@ def _say_ready(port: int) -> None:
     print(json.dumps({"port": port}), flush=True)
 
 
-async def _ingest(stop: asyncio.Event, dsn: str, port: int, blobs: Path | None) -> None:
+async def _ingest(stop: asyncio.Event, dsn: str, port: int, secret: bytes, blobs: Path | None) -> None:
     fuse = Fuse()
-    config = IngestConfig(dsn=dsn, secrets=(SECRET,), blob_folder=blobs)
+    config = IngestConfig(dsn=dsn, secrets=(secret,), commit_s_max=COMMIT_S_MAX, blob_folder=blobs)
     async with open_service(config, around_commit=fuse.around_commit) as service:
         server = HttpServer(service.app, port=port, reuse_port=True)
         _say_ready(await server.start())
@@ -111,20 +115,34 @@ async def _ingest(stop: asyncio.Event, dsn: str, port: int, blobs: Path | None) 
         await server.stop(5)
 
 
-async def _collector(stop: asyncio.Event, folder: Path, backend_url: str, port: int) -> None:
-    fuse = Fuse()
+async def _collector(
+    stop: asyncio.Event, folder: Path, backend_url: str, port: int, request_timeout_s: float
+) -> None:
+    fuse, clock = Fuse(), MovingClock()
+    limits = Limits(request_timeout_s=request_timeout_s)
     config = CollectorConfig(
-        backend_url=backend_url, secrets=(SECRET,), data_folder=folder, port=port, cut_media=True
+        backend_url=backend_url,
+        secrets=(SECRET,),
+        data_folder=folder,
+        port=port,
+        heartbeat_s=HEARTBEAT_S,
+        limits=limits,
+        cut_media=True,
     )
+    orders: dict[str, Order] = {CLOCK: clock.set}
 
     async def open_store() -> MeteredStore:
-        return DyingStore(await open_sqlite(folder, SystemClock(), mark_lost=mark_lost), fuse)
+        store = await open_sqlite(folder, SystemClock(clock), limits.store, mark_lost=mark_lost)
+        orders[ROOM] = room_of(store)
+        return DyingStore(store, fuse)
 
     def on_state(state: DaemonState) -> None:
         if state.state == "ready":
             _say_ready(state.port)
 
-    await Daemon(config, open_store=open_store).run(stop, on_state)
+    obeying = asyncio.create_task(obey(orders))
+    await Daemon(config, open_store=open_store, wall_s=clock).run(stop, on_state)
+    obeying.cancel()
 
 
 def main() -> None:
@@ -133,17 +151,20 @@ def main() -> None:
     ingest = roles.add_parser("ingest")
     ingest.add_argument("--dsn", required=True)
     ingest.add_argument("--port", type=int, default=0)
-    ingest.add_argument("--blobs", type=Path)
+    ingest.add_argument("--secret", default=SECRET.decode())
     collector = roles.add_parser("collector")
     collector.add_argument("--folder", type=Path, required=True)
     collector.add_argument("--backend-url", required=True)
     collector.add_argument("--port", type=int, default=0)
+    collector.add_argument("--request-timeout-s", type=float, default=Limits().request_timeout_s)
     asked = parser.parse_args()
     configure(LogSettings(level="warning", format="json"))
     if asked.role == "ingest":
-        run_until_stopped(lambda stop: _ingest(stop, asked.dsn, asked.port, asked.blobs))
+        secret = asked.secret.encode()
+        run_until_stopped(lambda stop: _ingest(stop, asked.dsn, asked.port, secret, asked.blobs))
     else:
-        run_until_stopped(lambda stop: _collector(stop, asked.folder, asked.backend_url, asked.port))
+        url, timeout_s = asked.backend_url, asked.request_timeout_s
+        run_until_stopped(lambda stop: _collector(stop, asked.folder, url, asked.port, timeout_s))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,10 @@ from typing import Final
 from tests.system.ledger import Ledger
 
 ANSWER_S_MAX: Final = 15.0
-RECONNECT_S: Final = 0.05
+RECONNECT_S: Final = 0.2
+"""After a failure; less, and the machine is busy with refusing."""
+RECONNECT_SHARE: Final = 0.02
+"""Of the events: a connection is made anew after it, so that a process that just started gets its share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,8 @@ class Driver:
     ledger: Ledger
     clients: int
     seed: int
+    pause_s: float = 0.0
+    """Between two events of one client: a machine that starts a process needs its cores."""
     in_flight: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
     """Answers by status; 0 counts requests without an answer."""
@@ -103,6 +108,10 @@ class Driver:
                 post = self.make(number)
                 self.ledger.send(post.mark, post.payload)
                 await self._deliver(post, connection, chance)
+                if chance.random() < RECONNECT_SHARE:
+                    connection.close()
+                if self.pause_s:
+                    await asyncio.sleep(self.pause_s)
         finally:
             connection.close()
 
@@ -110,9 +119,9 @@ class Driver:
         patient = chance.random() < 0.5
         wire = post.wire()
         while not await self._attempt(wire, connection, chance):
+            await asyncio.sleep(RECONNECT_S)
             if not patient or self.stop.is_set():
                 return
-            await asyncio.sleep(RECONNECT_S)
         self.ledger.acknowledge(post.mark)
         if chance.random() < 0.1:
             await self._attempt(wire, connection, chance)

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import json
 import random
-import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -23,7 +22,8 @@ from ingest.blobs import INCOMING_NAME, KEPT_NAME
 from tests.collector.running import eventually, running
 from tests.ingest.backend import SECRET, backend
 from tests.support.load import until
-from tests.system.test_kill import living, waiting
+from tests.support.small_disk import needed_disk
+from tests.system.stage import living, waiting
 from tests.system.victims import Death, Victim
 
 MIB = 1024 * 1024
@@ -198,14 +198,8 @@ async def test_one_image_in_twenty_events_is_one_object(dsn: str, tmp_path: Path
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system of 2 MiB; needs the right to mount one."""
-    mount, umount, disk = shutil.which("mount"), shutil.which("umount"), tmp_path / "disk"
-    disk.mkdir()
-    if mount is None or umount is None:
-        pytest.skip("mount is missing")
-    if subprocess.run([mount, "-t", "tmpfs", "-o", "size=2m", "none", str(disk)], check=False).returncode:
-        pytest.skip("no tmpfs can be mounted here")
-    yield disk
-    subprocess.run([umount, str(disk)], check=True)
+    with needed_disk(tmp_path, mib=2) as disk:
+        yield disk
 
 
 async def test_a_full_disk_of_the_backend_holds_up_only_what_has_an_image(

@@ -3,53 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import tempfile
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ingest.schema import upgrade
 from tests.support.load import Driver, Post, until
 from tests.system import posts
-from tests.system.ledger import Ledger
-from tests.system.test_kill import assert_kept, backends, living, shipping_to, waiting
+from tests.system.conftest import Reckon
+from tests.system.database import own_server, take_away
+from tests.system.stage import CALM_S, STEP, STEP_S_MAX, playing
 from zaplake.embedded import EmbeddedPostgres
 
 CLIENTS = 32
-STEP = 300
-"""Acknowledgements that show that a door works."""
-STEP_S_MAX = 60.0
-DRAIN_S_MAX = 120.0
 DIRECT = 10**9
 """Numbers of the directly signed events start here, so that no mark is used twice."""
+ROUNDS = [
+    pytest.param([signal.SIGINT, signal.SIGQUIT], id="once each way"),
+    pytest.param([signal.SIGQUIT] * 20, marks=pytest.mark.chaos, id="20 times immediate"),
+]
 
 
 @pytest.fixture
 def postgres() -> Iterator[EmbeddedPostgres]:
-    """A server of this test's own, since it is taken away."""
-    temporary = tempfile.TemporaryDirectory(prefix="zl", ignore_cleanup_errors=True)
-    with temporary as folder, closing(EmbeddedPostgres(Path(folder))) as server:
+    with own_server() as server:
         yield server
 
 
-async def take_away(server: EmbeddedPostgres, how: signal.Signals) -> None:
-    pid = int((server.pgdata / "postmaster.pid").read_text().split("\n", 1)[0])
-    os.kill(pid, how)
-    await until("Postgres is away", lambda: not psutil.pid_exists(pid), seconds_max=STEP_S_MAX)
-
-
 async def acknowledged_more(driver: Driver) -> None:
-    before = sum(driver.statuses[status] for status in (200, 201))
-    await until(
-        f"{STEP} more acknowledged",
-        lambda: sum(driver.statuses[status] for status in (200, 201)) >= before + STEP,
-        seconds_max=STEP_S_MAX,
-    )
+    before = driver.statuses[201]
+    await until(f"{STEP} more got 201", lambda: driver.statuses[201] >= before + STEP, seconds_max=STEP_S_MAX)
 
 
 async def refused_more(driver: Driver) -> None:
@@ -57,37 +42,38 @@ async def refused_more(driver: Driver) -> None:
     await until("503", lambda: driver.statuses[503] >= before + CLIENTS, seconds_max=STEP_S_MAX)
 
 
-@pytest.mark.timeout(300)
-async def test_an_outage_of_the_database_loses_and_doubles_nothing(
-    postgres: EmbeddedPostgres, tmp_path: Path
+@pytest.mark.parametrize("stops", ROUNDS)
+@pytest.mark.timeout(600)
+async def test_an_outage_of_the_database_loses_and_doubles_nothing_and_rewrites_no_waiting_record(
+    postgres: EmbeddedPostgres, tmp_path: Path, stops: Sequence[signal.Signals], seed: int, reckon: Reckon
 ) -> None:
     await upgrade(postgres.dsn)
-    pair = backends(postgres.dsn, tmp_path)
 
     def direct(number: int) -> Post:
         return posts.signed(DIRECT + number)
 
-    collector = shipping_to(pair[0], tmp_path)
-    ledger = Ledger()
-    async with living([*pair, collector]):
-        at_door = Driver(
-            make=posts.webhook, ports=lambda: [collector.port], ledger=ledger, clients=CLIENTS, seed=1
+    async with playing(postgres.dsn, tmp_path, seed=seed) as stage:
+        at_backend = Driver(
+            make=direct,
+            ports=lambda: [stage.pair[0].port],
+            ledger=stage.driver.ledger,
+            clients=CLIENTS,
+            seed=seed,
+            pause_s=CALM_S,
         )
-        at_backend = Driver(make=direct, ports=lambda: [pair[0].port], ledger=ledger, clients=CLIENTS, seed=2)
-        async with asyncio.TaskGroup() as tasks:
-            for driver in (at_door, at_backend):
-                tasks.create_task(driver.run())
-            for how in (signal.SIGINT, signal.SIGQUIT):
-                await acknowledged_more(at_door)
-                await acknowledged_more(at_backend)
-                await take_away(postgres, how)
-                await refused_more(at_backend)
-                await acknowledged_more(at_door)
-                assert await asyncio.to_thread(postgres.ensure_running)
+        driving = asyncio.create_task(at_backend.run())
+        for how in stops:
             await acknowledged_more(at_backend)
-            for driver in (at_door, at_backend):
-                driver.stop.set()
-        assert set(at_door.statuses) == {200}, "the collector's door does not need the database"
-        assert set(at_backend.statuses) == {200, 201, 503}
-        await until("the outbox is empty", lambda: waiting(collector.port) == 0, seconds_max=DRAIN_S_MAX)
-    await assert_kept(postgres.dsn, ledger)
+            await stage.in_full_swing()
+            await take_away(postgres, how)
+            await refused_more(at_backend)
+            await stage.gate_is_shut()
+            await stage.acknowledged_more()
+            stage.assert_untouched()
+            assert await asyncio.to_thread(postgres.ensure_running)
+        await acknowledged_more(at_backend)
+        at_backend.stop.set()
+        await driving
+    assert set(stage.driver.statuses) == {200}, "the collector's door does not need the database"
+    assert set(at_backend.statuses) == {200, 201, 503}
+    await reckon("database away", dsn=postgres.dsn, ledger=stage.driver.ledger, rounds=len(stops))

@@ -18,6 +18,7 @@ from tests.support.dying import Point
 
 START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 30.0
+ORDER_S_MAX: Final = 30.0
 POINT_S_MAX: Final = 2.0
 """How long traffic has to reach an armed fault point; one that gets none is killed from outside."""
 RANDOM_S_MAX: Final = 0.3
@@ -54,6 +55,7 @@ class Victim:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "tests.support.dying", *self._arguments(self.port)),
+                stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
             )
@@ -62,6 +64,24 @@ class Victim:
         if not line:
             raise RuntimeError(f"{self.name} did not start: {self._log.read_text()[-4000:]}")
         self.port = int(json.loads(line)["port"])
+
+    async def obey(self, order: str, value: float) -> None:
+        """Gives an order (``tests.support.orders``); returns when it was carried out."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        line = json.dumps({order: value}).encode() + b"\n"
+        self._process.stdin.write(line)
+        assert await asyncio.wait_for(self._process.stdout.readline(), ORDER_S_MAX) == line
+
+    def freeze(self) -> None:
+        """SIGSTOP, until ``thaw``."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     async def die(self, death: Death, chance: random.Random) -> bool:
         """Dies by SIGKILL; False when the fault point was not reached and it was killed from outside."""
