@@ -6,6 +6,8 @@ PYTHON ?= python3
 RUN_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
+CHAOS_ARGS ?=
+ZAPLAKE_KILLS ?= 200
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
@@ -33,8 +35,9 @@ lint: $(VENV)/.ready ## Check style, types and who may import whom
 bench: $(VENV)/.ready ## Print ours, the reference and the ratio of every figure
 	$(PY) -m bench $(BENCH_ARGS)
 
-chaos: $(VENV)/.ready ## Long loops: 100 kills and more (minutes; seeds are printed)
-	ZAPLAKE_KILLS=100 $(PY) -m pytest -m chaos -s -p no:cacheprovider --timeout 900 $(TEST_ARGS)
+chaos: $(VENV)/.ready ## Every disaster many times, a table at the end (under 15 minutes; docs/chaos.md)
+	ZAPLAKE_KILLS=$(ZAPLAKE_KILLS) $(PY) -m pytest -m chaos -s -p no:cacheprovider \
+	  --timeout 600 --session-timeout 900 $(CHAOS_ARGS)
 
 lock: $(VENV)/.ready ## Pin every dependency with its hashes (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \

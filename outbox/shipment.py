@@ -198,10 +198,14 @@ async def _failed(destination: Destination, post: _Post, *, is_halt: bool, is_st
 
 
 def _blames_records(destination: Destination, post: _Post) -> bool:
-    if destination.suspects.blames_records(post.records, destination.gate.successes):
+    """Nobody is blamed while the destination is known to be away: that is what a flapping one looks like."""
+    gate = destination.gate
+    if not gate.is_open:
+        return False
+    if destination.suspects.blames_records(post.records, gate.successes):
         return True
     is_offender = post.alone and post.records[0].attempts > 0
-    return is_offender and destination.gate.is_open and destination.gate.success_near(post.sent_at)
+    return is_offender and gate.success_near(post.sent_at)
 
 
 def _delayed(

@@ -118,6 +118,31 @@ async def test_a_probe_never_blames_its_record(store: Store, clock: ManualClock)
     assert [record.attempts for record in await claim(store, clock)] == [0]
 
 
+async def test_a_straggler_of_the_next_outage_is_not_blamed_for_the_last_one(
+    store: Store, clock: ManualClock
+) -> None:
+    """It fails twice with a success between, and both times the destination is away."""
+    down = {"a"}
+
+    def script(records: Sequence[Record]) -> Answer | None:
+        if ids(records) == ["x"]:
+            ship.transport.hanging = {"a"}
+        return crashing_on(*down)(records)
+
+    async with shipping(store, clock, script) as ship:
+        await ship.put_and_rest("a")
+        await ship.put_and_rest("x")
+        await ship.pass_until(lambda: ship.transport.delivered == ["x"], at_most_s=10)
+        await until(lambda: ship.transport.requests[-1] == ["a"])
+        down.add("c")
+        await ship.put_and_rest("c")
+        assert ship.names() == ["shipper.paused", "shipper.resumed", "shipper.paused"]
+        ship.transport.let_go()
+        await ship.rest()
+        assert "record.delayed" not in ship.names()
+    assert {record.id: record.attempts for record in await claim(store, clock)} == {"a": 0, "c": 0}
+
+
 async def test_a_probe_that_meets_the_poison_is_followed_by_another(store: Store, clock: ManualClock) -> None:
     async with shipping(store, clock, crashing_on("bad1", "bad2")) as ship:
         await ship.put_and_rest("bad1", "bad2", "good")

@@ -152,6 +152,7 @@ def main() -> None:
     ingest.add_argument("--dsn", required=True)
     ingest.add_argument("--port", type=int, default=0)
     ingest.add_argument("--secret", default=SECRET.decode())
+    ingest.add_argument("--blobs", type=Path)
     collector = roles.add_parser("collector")
     collector.add_argument("--folder", type=Path, required=True)
     collector.add_argument("--backend-url", required=True)

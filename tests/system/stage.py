@@ -131,6 +131,15 @@ class Stage:
             seconds_max=DRAIN_S_MAX,
         )
 
+    async def is_healed(self) -> None:
+        """Returns when the gate is open and what waits by then was shipped.
+
+        Without it the next outage would be one of a destination that flaps: a record that fails alone in two
+        outages, with successes between, is taken for a poison and spends one attempt.
+        """
+        await self.told("the gate is open", lambda document: document["shipper"]["next_probe_at"] is None)
+        await self.shipped_of({row.id for row in waiting_rows(self.outbox)})
+
     async def shipped_of(self, ids: set[str]) -> None:
         """Returns when none of these waits any more, whatever else does."""
         async with asyncio.timeout(DRAIN_S_MAX):

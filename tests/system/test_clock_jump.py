@@ -40,6 +40,7 @@ async def jump(stage: Stage, ahead_s: float, *, restart: bool, chance: random.Ra
         await stage.collector.start()
     await stage.acknowledged_more()
     await stage.shipped_of(waited)
+    await stage.is_healed()
     await stage.alert_is_over(SKEWED)
 
 

@@ -92,7 +92,5 @@ async def test_who_stood_still_and_goes_on_loses_and_doubles_nothing(
             async with way(stage, postgres):
                 pass
             await stage.acknowledged_more()
-            await stage.told(
-                "the gate is open", lambda document: document["shipper"]["next_probe_at"] is None
-            )
+            await stage.is_healed()
     await reckon("stopped and continued", dsn=postgres.dsn, ledger=stage.driver.ledger, rounds=rounds)

@@ -71,6 +71,7 @@ async def test_an_outage_of_the_database_loses_and_doubles_nothing_and_rewrites_
             await stage.acknowledged_more()
             stage.assert_untouched()
             assert await asyncio.to_thread(postgres.ensure_running)
+            await stage.is_healed()
         await acknowledged_more(at_backend)
         at_backend.stop.set()
         await driving

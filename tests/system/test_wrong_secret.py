@@ -55,6 +55,7 @@ async def test_a_wrong_secret_halts_shipping_and_nothing_else(
             await start_again(stage)
             await ends_within_one_back_off(stage)
             await stage.alert_is_over(HALTED)
+            await stage.is_healed()
         dead = (await stage.told("anything", lambda _document: True))["outbox"]["dead"]
         assert dead == 0, "nobody's record was at fault"
     assert set(stage.driver.statuses) == {200}
