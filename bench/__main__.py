@@ -9,6 +9,7 @@ from typing import Final
 
 from bench import (
     backend_figures,
+    backlog_figures,
     broker_figures,
     collector_figures,
     inbox_delay,
@@ -24,6 +25,7 @@ FIGURES: Final[dict[str, Callable[[str, Options], list[Line]]]] = {
     "batches": backend_figures.batches,
     "door": collector_figures.door,
     "shipping": collector_figures.shipping,
+    "backlog": backlog_figures.backlog,
     "broker": broker_figures.broker,
     "media": media_figures.media,
     "inbox": inbox_figures.inbox,

@@ -46,7 +46,7 @@ def door(_server_dsn: str, options: Options) -> list[Line]:
                 )
             if run == "00":
                 say(f"  # door {' '.join(flags) or 'ours'}: {collector.ready.durability}")
-            expect_rows("door", acknowledged=load.ok, found=_waiting_in_file(Path(folder)))
+            expect_rows("door", acknowledged=load.ok, found=waiting_in_file(Path(folder)))
         return load.per_s
 
     ours, each, no_sync = in_turn(
@@ -109,7 +109,7 @@ def _fill(folder: Path) -> float:
         until_waiting(collector, BACKLOG, FILL_S_MAX)
         large = _rss_mib(collector.pid)
     say(f"  # collector: {small:.1f} MiB with {SMALL_BACKLOG} waiting, {large:.1f} MiB with {BACKLOG}")
-    expect_rows("backlog", acknowledged=BACKLOG, found=_waiting_in_file(folder))
+    expect_rows("backlog", acknowledged=BACKLOG, found=waiting_in_file(folder))
     return large - small
 
 
@@ -144,7 +144,7 @@ def _waiting(collector: Running) -> int:
         return int(msgspec.json.decode(answer.read())["outbox"]["waiting"])
 
 
-def _waiting_in_file(folder: Path) -> int:
+def waiting_in_file(folder: Path) -> int:
     with closing(sqlite3.connect(folder / FILE_NAME)) as connection:
         return int(connection.execute("SELECT count(*) FROM outbox").fetchone()[0])
 

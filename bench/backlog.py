@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import statistics
+import subprocess
 import sys
 import time
 import uuid
@@ -17,6 +19,7 @@ from outbox.sqlite import SqliteStore, open_sqlite
 BODY: Final = b"x" * 300
 FILL_BATCH: Final = 5_000
 PUTS: Final = 15_000
+"""Of one part of a run."""
 PARTS: Final = 3
 PUT_BATCH: Final = 20
 AT_ONCE: Final = 64
@@ -30,22 +33,24 @@ def id_of(name: str) -> str:
 
 
 async def fill(store: SqliteStore, depth: int) -> None:
-    for start in range(0, depth, FILL_BATCH):
+    for start in range((await store.stats()).waiting, depth, FILL_BATCH):
         count = min(FILL_BATCH, depth - start)
         await store.put([NewRecord(id=id_of(f"fill-{start + n}"), body=BODY) for n in range(count)])
 
 
-async def puts_per_s(store: SqliteStore, part: int) -> float:
-    """Records a second, from many callers at once."""
-    numbers = iter(range(part * PUTS, (part + 1) * PUTS, PUT_BATCH))
+async def puts_per_s(store: SqliteStore, run: str, puts: int) -> float:
+    """Records a second, from many callers at once; ``run`` is a name that no other run on the file has."""
+    numbers = iter(range(0, puts, PUT_BATCH))
 
     async def caller() -> None:
         for number in numbers:
-            await store.put([NewRecord(id=id_of(f"put-{number + n}"), body=BODY) for n in range(PUT_BATCH)])
+            await store.put(
+                [NewRecord(id=id_of(f"put-{run}-{number + n}"), body=BODY) for n in range(PUT_BATCH)]
+            )
 
     started_s = time.perf_counter()
     await asyncio.gather(*(caller() for _ in range(AT_ONCE)))
-    return PUTS / (time.perf_counter() - started_s)
+    return puts / (time.perf_counter() - started_s)
 
 
 async def claim_s(store: SqliteStore) -> float:
@@ -67,7 +72,8 @@ def peak_kib() -> int:
     return int(line.split()[1])
 
 
-async def measure(folder: Path, depth: int) -> dict[str, float]:
+async def measure(folder: Path, depth: int, puts: int) -> dict[str, float]:
+    """Fills the store up to the depth where it has less; then start, claims and puts there."""
     store = await open_sqlite(folder)
     await fill(store, depth)
     await store.close()
@@ -75,16 +81,26 @@ async def measure(folder: Path, depth: int) -> dict[str, float]:
     store = await open_sqlite(folder)
     waiting = (await store.stats()).waiting
     start_s = time.perf_counter() - started_s
-    assert waiting == depth
+    assert waiting >= depth
     figures = {
         "start_s": start_s,
         "claim_s": await claim_s(store),
-        "puts_per_s": max([await puts_per_s(store, part) for part in range(PARTS)]),
+        "puts_per_s": statistics.median(
+            [await puts_per_s(store, f"{waiting}-{part}", puts) for part in range(PARTS)]
+        ),
         "memory_mib": peak_kib() / 1024,
     }
     await store.close()
     return figures
 
 
+def measured(folder: Path, depth: int, puts: int = PUTS) -> dict[str, float]:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "bench.backlog", str(folder), str(depth), str(puts)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(measure(Path(sys.argv[1]), int(sys.argv[2])))))
+    print(json.dumps(asyncio.run(measure(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))))
