@@ -29,6 +29,8 @@ from zaplake.settings import LogSettings
 EVENTS: Final = 200_000
 """In the log; when they are read, the cursors go back to the beginning."""
 WINDOW_S: Final = 10.0
+WARM_S: Final = 1.0
+"""Plans and caches of all of them are warm before the clock starts."""
 _FILL: Final = """
 INSERT INTO lake.whatsapp_event_logs (
     event_id, digest, type, chat_jid, payload, shard, gateway, instance, scope, channel, kind, occurred_at,
@@ -92,6 +94,7 @@ async def _windows(opened: AbstractAsyncContextManager[Counted], seconds: float,
         loop = asyncio.get_running_loop()
         while not count():
             await asyncio.sleep(0.01)
+        await asyncio.sleep(WARM_S)
         for _ in range(count_windows):
             before, began = count(), loop.time()
             await asyncio.sleep(seconds / count_windows)
@@ -130,9 +133,8 @@ def inbox(server_dsn: str, options: Options) -> list[Line]:
 
         return measured
 
-    prepared = {
-        name: round(per_s * (options.seconds + 1)) for name, per_s in inbox_peers.PREPARED_PER_S_MAX.items()
-    }
+    jobs_s = options.seconds + 2 * WARM_S
+    prepared = {name: round(per_s * jobs_s) for name, per_s in inbox_peers.PREPARED_PER_S_MAX.items()}
     mine, watched, pgqueuer, procrastinate = in_turn(
         {
             "inbox: ours": measure("ours", _ours, EVENTS),
