@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -136,7 +137,7 @@ class Spooled:
         if not self._paths:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._folder / secrets.token_hex(16)
-        file = self._file = io.FileIO(path, "x")
+        file = self._file = io.FileIO(path, "x", opener=_private)
         self._paths[mark] = path
         return partial(_write, file)
 
@@ -148,6 +149,10 @@ class Spooled:
     def _text(self, cut: Cut) -> Callable[[], Iterator[bytes]]:
         path = self._paths[cut.mark]
         return lambda: cut.text(_pieces(path))
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _taken(budget: BodyBudget, size: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,8 @@ from ingest.row import UnavailableError
 KEPT_NAME: Final = "kept"
 INCOMING_NAME: Final = "incoming"
 """The two folders of blobs: what is stored (unless a bucket has it), and what is coming in."""
+CALM_S: Final = 3600.0
+"""No blob is removed for so long after a start or an outage: events that waited for us come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +38,14 @@ class Blobs:
         """Forget what nobody needs, a bounded piece each ``every_s`` seconds, until cancelled; 0 is never."""
         if self.every_s > 0:
             await asyncio.to_thread(self.store.tidy)
+        sweeps_at_s = time.monotonic() + CALM_S
         while self.every_s > 0:
             try:
                 await asyncio.to_thread(self.spool.forget_abandoned)
-                await self.ledger.sweep()
+                if time.monotonic() >= sweeps_at_s:
+                    await self.ledger.sweep()
             except UnavailableError as error:
+                sweeps_at_s = time.monotonic() + CALM_S
                 log.warning("blobs.sweep_skipped", reason=str(error))
             await asyncio.sleep(self.every_s)
 

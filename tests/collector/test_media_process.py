@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import sqlite3
+import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -83,6 +84,7 @@ async def test_kill_9_loses_no_picture_that_was_answered_and_keeps_no_half_one(t
     async with process(tmp_path, "http://127.0.0.1:9"):
         assert halves() == 0
         (name,) = kept()
+        assert stat.S_IMODE((blobs / name).stat().st_mode) == 0o600
         assert kept() == {name: name}
         with sqlite3.connect(tmp_path / "collector" / "outbox.sqlite3") as connection:
             bodies = [bytes(body) for (body,) in connection.execute("SELECT body FROM outbox")]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import asyncpg
@@ -19,6 +21,7 @@ from ingest import blob_statements as sql
 from ingest import blob_store
 from ingest.blob_spool import STALLED_S
 from ingest.blobs import INCOMING_NAME, KEPT_NAME
+from tests.collector.running import eventually
 from tests.ingest.backend import SECRET, Backend, an_id, backend, event
 from tests.support.blobs import MIME, headers_for, part_of, sha256_of
 from tests.support.s3 import Bucket, bucket
@@ -382,6 +385,37 @@ async def test_only_what_no_event_has_for_the_grace_is_removed(b: Backend, folde
     assert sorted(kept(folder).values()) == [b"asked", b"referred", b"young"]
     assert (await put(b, content=b"old")).status_code == 201
     assert len(kept(folder)) == 4
+
+
+async def test_nothing_is_swept_right_after_a_start(
+    b: Backend, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """We may have been away for longer than the grace: the events that waited for that come first."""
+    assert b.service.blobs is not None
+    swept: list[int] = []
+    blobs, sweep_once = replace(b.service.blobs, every_s=0.01), b.service.blobs.ledger.sweep
+
+    async def counted() -> int:
+        swept.append(await sweep_once())
+        return swept[-1]
+
+    monkeypatch.setattr(blobs.ledger, "sweep", counted)
+    await put(b)
+    await age(b, 31)
+    (boot,) = (folder / INCOMING_NAME).iterdir()
+    abandoned = boot / ("0" * 64)
+    for calm_s, is_swept in ((3600.0, False), (0.0, True)):
+        monkeypatch.setattr("ingest.blobs.CALM_S", calm_s)
+        running = asyncio.create_task(blobs.run())
+        for _ in range(2):  # the second one goes in a second round
+            abandoned.write_bytes(b"half")
+            os.utime(abandoned, (0, 0))
+            await eventually(lambda: not abandoned.exists(), "a round")
+        if is_swept:
+            await eventually(lambda: swept != [], "the sweep")
+        running.cancel()
+        await asyncio.wait([running])
+        assert (kept(folder) == {}, bool(swept)) == (is_swept, is_swept)
 
 
 async def test_the_sweep_goes_through_page_by_page(
