@@ -30,14 +30,15 @@ _RESERVE: Final = """
 CREATE FUNCTION lake.reserve_seq() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             PERFORM pg_advisory_xact_lock_shared(
-                (24225::bigint << 48) | (CASE WHEN is_called THEN last_value ELSE last_value - 1 END))
-               FROM lake.log_seq;
+                (24225::bigint << 48) | coalesce(pg_sequence_last_value('lake.log_seq'::regclass), 0));
             RETURN NULL;
         END
         $$
 """
 
-# last_value comes first: a writer that is not among the locks read after it takes only higher numbers.
+# pg_sequence_last_value reads under the buffer's lock. A SELECT does not, and every 32 numbers nextval writes
+# the one that it logs ahead into the tuple for a moment: 32 too high, below which rows still appear.
+# The last number comes first: a writer that is not among the locks read after it takes only higher numbers.
 _HORIZON: Final = """
 CREATE FUNCTION lake.horizon() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
         DECLARE
@@ -48,7 +49,7 @@ CREATE FUNCTION lake.horizon() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
                 RAISE EXCEPTION 'lake.horizon() needs READ COMMITTED: an older snapshot would skip rows'
                     USING ERRCODE = 'invalid_transaction_state';
             END IF;
-            SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END INTO given FROM lake.log_seq;
+            given := coalesce(pg_sequence_last_value('lake.log_seq'::regclass), 0);
             SELECT min(((classid::bigint & 65535) << 32) | objid::bigint) INTO reserved
               FROM pg_locks
              WHERE locktype = 'advisory' AND objsubid = 1 AND classid::bigint >> 16 = 24225
