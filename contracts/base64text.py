@@ -110,7 +110,7 @@ class Base64Text:
 
     def end(self) -> Cut | None:
         """Decode the tail; None when it is no end of base64."""
-        data = field_bytes(self.carry.decode("ascii"))
+        data = field_bytes(self.carry.decode("latin-1"))
         if data is None or not (self.bytes_total or data):
             return None
         self._put(data)
@@ -143,7 +143,7 @@ class Base64Text:
                 return None
             self._slash = slash
             text = text.replace(b"\\/", b"/")
-        if b"\\" in text or (b"=" in self.carry and text.strip(b"=")):
+        if b"\\" in text:
             return None
         is_url, is_standard = b"-" in text or b"_" in text, b"+" in text or b"/" in text
         if is_url or is_standard:

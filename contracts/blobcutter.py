@@ -41,8 +41,6 @@ class BlobCutter:
         self._at = 0
         """Where in the body the data begin that are looked at."""
         self._held = b""
-        self._last = b""
-        """The byte before what is held."""
         self._is_lead = False
         """What is held begins a text that may be long enough."""
         self._text: Base64Text | None = None
@@ -74,21 +72,18 @@ class BlobCutter:
             else:
                 out, step = self._outside(step)
             self._at += before - len(step or b"")
-            if out:
-                self._last = out[-1:]
-                yield out
+            yield out
 
     def _outside(self, data: bytes) -> tuple[bytes, bytes | None]:
         """Pass on up to the text of the next member of that name."""
         start = data.find(self._key)
         while start >= 0:
             end = start + len(self._key)
-            before = data[start - 1 : start] if start else self._last
-            colon = None if before == b"\\" else _COLON.match(data, end)
+            colon = _COLON.match(data, end)
             if colon is not None:
                 self._is_lead = True
                 return data[: colon.end()], data[colon.end() :]
-            if before != b"\\" and _COLON_BEGUN.match(data, end):
+            if _COLON_BEGUN.match(data, end):
                 return self._hold(data, start)
             start = data.find(self._key, end - 1)
         return self._hold(data, max(0, len(data) - len(self._key) + 1))

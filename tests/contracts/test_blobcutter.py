@@ -67,6 +67,7 @@ SIZES = st.lists(st.integers(0, 60), max_size=60)
 
 
 @given(pieces=PIECES, sizes=SIZES, chars_min=st.sampled_from([1, 2, LOW, 300]), cuts_max=st.integers(0, 3))
+@example(pieces=[b'"base64":"AAAAAAAA\xff"'], sizes=[], chars_min=1, cuts_max=1)
 @example(pieces=[b'"base64":"QUJDRA==QUJDRA=="'], sizes=[15, 1, 1, 1], chars_min=1, cuts_max=1)
 def test_any_chunking_gives_the_same_and_all_put_back_is_the_body(
     pieces: list[bytes], sizes: list[int], chars_min: int, cuts_max: int
@@ -108,6 +109,16 @@ def test_other_spellings_stay_text(spelling: str) -> None:
     raw = b'{"base64":"' + respelled(bytes(range(256)) * 5, spelling) + b'"}'
     settled, cuts = cut(chunked(raw, [7] * 100)).settled
     assert (settled, cuts) == (raw, [])
+
+
+@pytest.mark.parametrize("odd", [bytes([code]) for code in range(256) if code not in b'"'])
+def test_any_byte_that_is_no_base64_puts_the_text_back(odd: bytes) -> None:
+    text = base64.b64encode(bytes(range(90)))
+    for at in (1, 40, len(text) - 1, len(text)):
+        raw = b'{"base64":"' + text[:at] + odd + text[at:] + b'","x":1}'
+        for size in (1, 7, 1000):
+            result = cut([raw[start : start + size] for start in range(0, len(raw), size)])
+            assert result.put_back(result.cuts) == raw
 
 
 def test_a_body_that_breaks_off_inside_is_put_back() -> None:
