@@ -18,7 +18,9 @@ from ingest.lane import DATABASE_ERRORS
 DUE_EVENTS_MAX: Final = 20
 """Parked events that one transaction tries again."""
 SMALL_BYTES_MAX: Final = 64 * 1024
-"""As stored; larger payloads are read one by one, and few of them fill a batch."""
+"""Larger payloads are read one by one, and few of them fill a batch."""
+COMPRESSED_BYTES_MAX: Final = 1024
+"""What is stored compressed in so few bytes is small; of more it is looked up how long it is."""
 LARGE_EVENTS_MAX: Final = 4
 GONE: Final = "the event is no longer in the log"
 _OUTAGE_CLASSES: Final = frozenset({"08", "25", "40", "53", "55", "57", "58", "F0", "XX"})
@@ -127,6 +129,7 @@ class Batches:
             self.consumer.kinds,
             self.consumer.payload_kinds,
             SMALL_BYTES_MAX,
+            COMPRESSED_BYTES_MAX,
         )
         if not rows:
             return Outcome(positions=before)
@@ -138,8 +141,9 @@ class Batches:
         events = [LoggedEvent._make(row) for row in rows if row[2] is not None]
         if large:
             events = await self._whole(connection, events, [rows[n] for n in large[:LARGE_EVENTS_MAX]])
-        failed = await self._take(connection, events, is_careful=is_careful)
         guarded = [event.seq for event in events if event.seq > claimed[0]["guarded_from"]]
+        failures_max = self._guard.failures_max(len(guarded)) + len(events) - len(guarded)
+        failed = await self._take(connection, events, failures_max, is_careful=is_careful)
         self._guard.check(guarded, frozenset(one.event.seq for one in failed).intersection(guarded))
         dead = await self._park(connection, failed, dict.fromkeys((one.event.seq for one in failed), 0))
         settled = await connection.fetch(statements.SETTLE, name, list(positions), list(positions.values()))
@@ -174,16 +178,13 @@ class Batches:
         return [whole.get(event.seq, event) for event in events]
 
     async def _take(
-        self, connection: _Connection, events: Sequence[LoggedEvent], *, is_careful: bool
+        self, connection: _Connection, events: Sequence[LoggedEvent], failures_max: int, *, is_careful: bool
     ) -> list[Failed]:
         """Decide and apply; an event that fails has left nothing."""
         decided, failed = self._decide(events)
-        if not decided:
-            return failed
-        if is_careful:
-            failures_max = self._guard.failures_max(len(events))
+        if decided and is_careful:
             await self._apply_parts(connection, decided, failed, failures_max)
-        else:
+        elif decided:
             await self._apply(connection, decided)
         return failed
 
@@ -238,8 +239,7 @@ class Batches:
                 if len(failed) > failures_max:
                     raise StormError(f"more than {failures_max} events of a batch failed") from error
                 return
-            middle = len(decided) // 2
-            for half in (decided[:middle], decided[middle:]):
+            for half in (decided[: len(decided) // 2], decided[len(decided) // 2 :]):
                 await self._apply_parts(connection, half, failed, failures_max)
         await connection.execute(statements.RELEASE_PART)
 

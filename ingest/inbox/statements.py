@@ -71,22 +71,27 @@ SELECT c.shard, c.position, k.guarded_from
 """
 
 # The next events of some shards, in order within each. The columns are only read for kinds that a rule asks
-# for ($5, payloads $6; NULL is all); the others just move the cursor. A payload of more bytes than $7, as it
-# is stored, stays where it is: a batch shall fit into memory. Limits are parameters: as literals they led to
-# a worse generic plan. The outer limit lets one full shard have the batch for itself.
+# for ($5, payloads $6; NULL is all); the others just move the cursor. A payload of more bytes than $7 stays
+# where it is: a batch shall fit into memory. What is stored compressed may be a hundred times as large, so
+# of more than $8 stored bytes the text is measured. Limits are parameters: as literals they led to a worse
+# generic plan. The outer limit lets one full shard have the batch for itself.
 READ: Final = """
 SELECT l.shard, l.seq, w.*
   FROM unnest($1::smallint[], $2::bigint[]) AS c (shard, position)
  CROSS JOIN LATERAL (
-    SELECT *, pg_column_size(payload) + coalesce(pg_column_size(envelope), 0) <= $7 AS is_small
+    SELECT *, CASE WHEN $6::text[] IS NOT NULL AND coalesce(kind <> ALL ($6), true) THEN false
+                   WHEN pg_column_size(payload) + coalesce(pg_column_size(envelope), 0) > $7 THEN false
+                   WHEN (pg_column_compression(payload) IS NULL OR pg_column_size(payload) <= $8)
+                    AND (pg_column_compression(envelope) IS NULL OR pg_column_size(envelope) <= $8) THEN true
+                   ELSE octet_length(payload::text) + coalesce(octet_length(envelope::text), 0) <= $7
+               END AS is_small
       FROM lake.whatsapp_event_logs g
      WHERE g.shard = c.shard AND g.seq > c.position AND g.seq <= $3
      ORDER BY g.seq LIMIT $4) l
   LEFT JOIN LATERAL (
     SELECT l.event_id, l.kind, l.type, l.gateway, l.instance, l.scope, l.chat_jid, l.occurred_at,
            l.received_at,
-           CASE WHEN l.is_small AND ($6::text[] IS NULL OR l.kind = ANY ($6)) THEN l.payload END,
-           CASE WHEN l.is_small AND ($6::text[] IS NULL OR l.kind = ANY ($6)) THEN l.envelope END
+           CASE WHEN l.is_small THEN l.payload END, CASE WHEN l.is_small THEN l.envelope END
      WHERE $5::text[] IS NULL OR l.kind = ANY ($5)) w ON true
  LIMIT $4
 """

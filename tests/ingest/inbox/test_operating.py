@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from contracts.inbox import LoggedEvent, Rule
+from contracts.inbox import LoggedEvent, Rule, Transaction
 from ingest.inbox import operating
 from tests.ingest.backend import Backend, backend
 from tests.ingest.inbox.log import write
@@ -110,6 +110,26 @@ async def test_resume_may_set_aside_all_that_fails_now_but_not_what_comes(dsn: s
             assert await connection.fetchval(paused) is None
             await write(connection, *["{}"] * 30)
             await until(connection, paused, "30 events in a row failed")
+
+
+async def test_resume_sets_aside_what_cannot_be_applied_too(dsn: str) -> None:
+    async def halve(transaction: Transaction, effects: Sequence[int]) -> None:
+        if any(seq % 2 for seq in effects):
+            raise ValueError
+        await count(transaction, effects)
+
+    paused = "SELECT paused_reason IS NOT NULL FROM lake.inbox_consumers"
+    rule = Rule(name="halve", decide=lambda event: (event.seq,), apply=halve)
+    async with lake(dsn) as connection:
+        await write(connection, *["{}"] * 200)
+        async with running(dsn, consumer(rule)):
+            await until(connection, paused, True)
+            await operating.resume(connection, "rules", is_parking=True)
+            await until(connection, "SELECT count(*) FROM lake.inbox_failures", 100)
+            await until(connection, HOW_MANY, 100)
+            assert not await connection.fetchval(paused)
+            await write(connection, *["{}"] * 200)
+            await until(connection, paused, True)
 
 
 async def alerts(b: Backend) -> list[str]:

@@ -50,13 +50,13 @@ async def test_reading_walks_the_index_and_sorts_nothing_of_the_log(
 ) -> None:
     listed = "'{message}'" if kinds else "NULL"
     found = await plan(
-        generic, statements.READ, f"'{{1,2}}', '{{40000,40000}}', 50000, 500, {listed}, {listed}, 65536"
+        generic, statements.READ, f"'{{1,2}}', '{{40000,40000}}', 50000, 500, {listed}, {listed}, 65536, 1024"
     )
     assert "shard_seq_idx" in found
     assert "Seq Scan" not in found
     assert "Sort" not in found.replace("Sort Key", ""), "it would read a whole backlog for its first rows"
     assert "Hash" not in found, "only a nested loop keeps each shard's rows in order"
-    rows = await generic.fetch(statements.READ, [1, 2], [40000, 40000], 50000, 500, kinds, kinds, 65536)
+    rows = await generic.fetch(statements.READ, [1, 2], [40000, 40000], 50000, 500, kinds, kinds, 65536, 1024)
     assert [row["seq"] for row in rows if row["shard"] == 1] == list(range(40001, 50001, 64))
 
 

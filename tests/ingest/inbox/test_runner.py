@@ -84,7 +84,10 @@ async def test_rules_see_the_kinds_they_ask_for_and_the_cursor_passes_the_others
     assert seen[0].received_at.tzinfo is not None
 
 
-async def test_large_payloads_come_whole_and_few_at_a_time(dsn: str) -> None:
+@pytest.mark.parametrize(
+    "text", [random.Random(1).randbytes(100_000).hex(), "A" * 200_000], ids=["dense", "compressed"]
+)
+async def test_large_payloads_come_whole_and_few_at_a_time(dsn: str, text: str) -> None:
     batches: list[int] = []
     seen: list[tuple[int, int]] = []
 
@@ -98,7 +101,6 @@ async def test_large_payloads_come_whole_and_few_at_a_time(dsn: str) -> None:
         await counting().apply(transaction, effects)
 
     async with lake(dsn) as connection:
-        text = random.Random(1).randbytes(100_000).hex()
         large = f'{{"large": "{text}"}}'
         await write(connection, "{}", *[large, "{}"] * 10)
         async with running(dsn, consumer(Rule(name="sizes", decide=keep, apply=note))):
