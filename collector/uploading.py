@@ -7,6 +7,7 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -35,6 +36,7 @@ QUICK_S: Final = 2.0
 STALLED_MAX: Final = 8
 """Answers in a row that name no later place than one before them; then it is tried again from the start."""
 UNKNOWN_TYPE: Final = "application/octet-stream"
+STATUS_TOO_LARGE: Final = 413
 STATUS_DAMAGED: Final = 422
 """What the backend would say of bytes that are not those of their name."""
 
@@ -57,6 +59,7 @@ class BlobTransport:
     def __init__(self, backend: Backend, blobs: Blobs) -> None:
         self._backend, self._blobs = backend, blobs
         self._part_bytes = PART_BYTES_FIRST
+        self._part_bytes_max = PART_BYTES_MAX
 
     async def send(self, records: Sequence[Record]) -> Answer:
         """Upload one blob to its end. Never raises for what the network, the backend or its file does."""
@@ -83,6 +86,10 @@ class BlobTransport:
             except OSError as error:
                 return Answer(status=TransportFailure.OTHER, reason=f"file: {error.strerror}")
             reply = await self._put(record, part, body)
+            narrowed = self._narrowed(part, reply)
+            if narrowed is not None:
+                part = narrowed
+                continue
             receipt = None if isinstance(reply, TransportFailure) else _receipt(reply, record.id)
             if receipt is None:
                 return _answer(reply)
@@ -112,8 +119,21 @@ class BlobTransport:
         if reply in (TransportFailure.TIMEOUT, TransportFailure.WRITE):
             self._part_bytes = next_part_bytes(self._part_bytes, None)
         elif part.size == self._part_bytes:
-            self._part_bytes = next_part_bytes(self._part_bytes, time.monotonic() - started_s)
+            quick = next_part_bytes(self._part_bytes, time.monotonic() - started_s)
+            self._part_bytes = min(quick, self._part_bytes_max)
         return reply
+
+    def _narrowed(self, part: PartRange, reply: Reply | TransportFailure) -> PartRange | None:
+        """Half of the part, when a proxy finds it too large (nginx: 1 MiB unless told otherwise); else None.
+
+        No later part is larger than that. What is too small to be halved is answered as a halt.
+        """
+        if isinstance(reply, TransportFailure) or reply.status != STATUS_TOO_LARGE:
+            return None
+        if part.size <= PART_BYTES_MIN or read_answer(reply, set()).too_large:
+            return None
+        self._part_bytes = self._part_bytes_max = max(part.size // 2, PART_BYTES_MIN)
+        return replace(part, size=self._part_bytes)
 
 
 def _open(path: Path) -> BinaryIO:

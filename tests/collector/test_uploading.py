@@ -107,6 +107,31 @@ async def test_it_goes_on_where_the_backend_has_ended(
     assert scripted.blobs[record.id] == LARGE
 
 
+async def test_a_proxy_that_takes_no_large_requests_gets_small_parts(
+    scripted: ScriptedBackend, store: SqliteStore, tmp_path: Path
+) -> None:
+    """Not a halt of all blobs, which would last until somebody configured the proxy."""
+    proxy_bytes_max = PART_BYTES_FIRST + 1
+    refused: list[int] = []
+
+    def proxy(request: Request) -> Reply | None:
+        if len(request.body) <= proxy_bytes_max:
+            return None
+        refused.append(len(request.body))
+        return Reply(413, b"<html>", content_type=b"text/html")
+
+    scripted.script = proxy
+    record = await claimed(store, tmp_path / "spool", LARGE)
+    answer = await upload(scripted, store, tmp_path, record)
+    assert answer.status == 200
+    assert scripted.blobs[record.id] == LARGE
+    assert len(refused) == 1, "it is learned once"
+    scripted.script = lambda request: Reply(413) if request.body else None
+    scripted.blobs.clear()
+    assert (await upload(scripted, store, tmp_path, record)).status == 413
+    assert min(len(request.body) for request in scripted.requests if request.body) == PART_BYTES_MIN
+
+
 async def test_a_backend_that_has_all_but_did_not_keep_it_is_nudged(
     scripted: ScriptedBackend, store: SqliteStore, tmp_path: Path
 ) -> None:
