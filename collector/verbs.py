@@ -80,11 +80,14 @@ class Verbs:
         return await self._status()
 
     async def _dead_list(self, request: Mapping[str, object], _on_progress: OnProgress) -> Document:
-        """``limit`` (at most 1,000) and ``after`` (a rowid) page through; bodies are left out."""
+        """``limit`` (at most 1,000), ``after`` and ``blobs_after`` (rowids) page through; without bodies."""
         limit = min(_whole(request, "limit", 100), LIST_MAX)
         dead = await self._store.dead_list(limit=limit, after=_whole(request, "after", 0))
-        # Blobs stand behind the last letter: they are few, and have an order of their own.
-        blobs = await self._store.blobs.dead_list(limit=LIST_MAX) if len(dead) < limit else []
+        # Blobs stand behind the last letter, in an order of their own.
+        blobs_after = _whole(request, "blobs_after", 0)
+        blobs = []
+        if len(dead) < limit:
+            blobs = await self._store.blobs.dead_list(limit=limit, after=blobs_after)
         return {
             "dead": [dead_document(record) for record in dead],
             "blobs": [blob_document(blob, self._store.blobs.path_of(blob.sha256)) for blob in blobs],
@@ -94,9 +97,10 @@ class Verbs:
         wanted = str(request.get("id"))
         dead = [dead_document(record) for record in await self._store.dead_show(wanted)]
         if is_sha256(wanted):
-            blobs = await self._store.blobs.dead_list(limit=LIST_MAX)
-            path = self._store.blobs.path_of(wanted)
-            dead += [blob_document(blob, path) for blob in blobs if blob.sha256 == wanted]
+            path, after = self._store.blobs.path_of(wanted), 0
+            while blobs := await self._store.blobs.dead_list(limit=LIST_MAX, after=after):
+                dead += [blob_document(blob, path) for blob in blobs if blob.sha256 == wanted]
+                after = blobs[-1].rowid
         if not dead:
             raise VerbError("no dead letter of that id")
         return {"dead": dead}

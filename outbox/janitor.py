@@ -91,17 +91,22 @@ class Janitor:
         return forgotten
 
     async def _forget_blobs(self, before: datetime) -> int:
-        """Archive and forget dead blobs, those of the first page."""
-        forgotten = 0
-        for blob in await self._store.blobs.dead_list(limit=self._config.rows_per_call_max):
-            if blob.died_at >= before:
-                continue
-            try:
-                await self._export_blob(blob, self._store.blobs.path_of(blob.sha256))
-            except OSError as error:
-                self._on_failure(f"the archive of dead blobs: {error.strerror or error}")
+        """Archive and forget dead blobs, page by page: they stand in the order of coming, not of death."""
+        forgotten = after = 0
+        for _ in range(self._config.calls_per_tick_max):
+            page = await self._store.blobs.dead_list(limit=self._config.rows_per_call_max, after=after)
+            if not page:
                 break
-            forgotten += await self._store.blobs.dead_drop([blob.sha256])
+            after = page[-1].rowid
+            for blob in page:
+                if blob.died_at >= before:
+                    continue
+                try:
+                    await self._export_blob(blob, self._store.blobs.path_of(blob.sha256))
+                except OSError as error:
+                    self._on_failure(f"the archive of dead blobs: {error.strerror or error}")
+                    return forgotten
+                forgotten += await self._store.blobs.dead_drop([blob.sha256])
         return forgotten
 
     async def _export_dead(self, before: datetime) -> int:

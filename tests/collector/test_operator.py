@@ -15,12 +15,14 @@ from collector.config import CollectorConfig
 from collector.control import NotRunning, ask
 from collector.offline import request
 from collector.verbs import Document, VerbError
+from outbox.clock import SystemClock
 from outbox.record import NewRecord
 from outbox.sqlite import open_sqlite
 from outbox.store import StoreBusy
+from outbox.verdict import Verdict
 from tests.collector.running import collector_config, eventually, fixture, limits, message, running
 from tests.collector.scripted import Reply, ScriptedBackend
-from tests.outbox.records import blob_of, sha256_of
+from tests.outbox.records import blob_of, end_all, sha256_of
 
 NOWHERE = "http://127.0.0.1:9"
 EVENT_ID = "0b7a9c1e-0000-5000-8000-000000000001"
@@ -82,6 +84,28 @@ async def test_dead_blobs_stand_among_the_dead_letters(tmp_path: Path) -> None:
             assert await operator("dead.drop", ids=[sha256]) == {"dropped": 0}
             with pytest.raises(VerbError, match="no dead letter"):
                 await operator("dead.show", id=sha256)
+
+
+async def test_no_dead_blob_is_left_out_of_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collector.verbs.LIST_MAX", 4)
+    config = collector_config(tmp_path, "http://127.0.0.1:9")
+    store = await open_sqlite(config.data_folder)
+    names = sorted(sha256_of(b"%d" % n) for n in range(10))
+    await store.put(
+        [NewRecord(id=f"{n}", body=b"{}", blobs=(blob_of(tmp_path / "spool", b"%d" % n),)) for n in range(10)]
+    )
+    await end_all(store.blobs, SystemClock(), Verdict.DEAD)
+    await store.close()
+    operator = Operator(config)
+    listed: list[str] = []
+    after = 0
+    while page := (await operator("dead.list", limit=1_000, blobs_after=after))["blobs"]:
+        assert len(page) <= 4
+        listed += [letter["id"] for letter in page]
+        after = page[-1]["rowid"]
+    assert sorted(listed) == names
+    for name in names:
+        assert [letter["id"] for letter in (await operator("dead.show", id=name))["dead"]] == [name]
 
 
 async def test_dead_letters_over_the_socket_of_a_living_daemon(tmp_path: Path) -> None:

@@ -121,6 +121,20 @@ async def test_a_failing_archive_keeps_the_letters_and_forgets_the_rest(
     assert "archive" in failures[0]
 
 
+async def test_dead_blobs_that_died_anew_hide_no_older_ones(
+    store: Store, clock: ManualClock, tmp_path: Path
+) -> None:
+    """They keep their place, which is in front."""
+    blobs = [blob_of(tmp_path / "spool", b"%d" % n) for n in range(8)]
+    await store.put([new(f"a{n}", blobs=(blob,)) for n, blob in enumerate(blobs)])
+    await end_all(store.blobs, clock, Verdict.DEAD)
+    clock.advance(31 * DAY_S)
+    assert await store.blobs.dead_requeue([blob.sha256 for blob in blobs[:7]]) == 7
+    await end_all(store.blobs, clock, Verdict.DEAD)
+    assert await janitor(store, clock, tmp_path / "archive", []).tick() == 1
+    assert [blob.sha256 for blob in await store.blobs.dead_list(limit=10)] == [b.sha256 for b in blobs[:7]]
+
+
 async def test_one_tick_is_bounded(store: Store, clock: ManualClock, tmp_path: Path) -> None:
     await put_ids(store, *[f"{n}" for n in range(30)])
     await end_all(store, clock, Verdict.DELIVERED)

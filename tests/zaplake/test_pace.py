@@ -12,8 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outbox.clock import SystemClock
+from outbox.sqlite import open_sqlite
+from outbox.verdict import Verdict
 from tests.collector.running import eventually
 from tests.collector.scripted import SECRET, Reply, Request, ScriptedBackend
+from tests.outbox.records import blob_of, end_all, new
 from tests.zaplake.operating import Operator, Said
 from tests.zaplake.processes import post, running, text_message
 from zaplake.pace import Wanted, records_per_s, steps
@@ -114,3 +118,19 @@ async def test_letters_go_back_by_reason_and_label_at_a_pace_until_shipping_halt
         assert (code, "requeued" in out) == (0, True), "without a pace it works on the file"
         code, _out, err = await ran("dead", "requeue", "--all", "--reason", "x", *here)
         assert (code, "only one of them" in err) == (2, True)
+
+
+async def test_the_list_goes_through_letters_and_blobs_page_by_page(
+    tmp_path: Path, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zaplake.cli.dead.PAGE", 3)
+    store = await open_sqlite(tmp_path / "data" / "outbox")
+    blobs = [blob_of(tmp_path / "spool", b"%d" % number) for number in range(7)]
+    await store.put([new(f"{number}", blobs=(blob,)) for number, blob in enumerate(blobs)])
+    await end_all(store.blobs, SystemClock(), Verdict.DEAD)
+    await end_all(store, SystemClock(), Verdict.DEAD)
+    await store.close()
+    code, out, err = await operator("collector", "dead", "list", "--json", "--data-dir", tmp_path / "data")
+    assert code == 0, err
+    wanted = sorted([*map(str, range(7)), *(blob.sha256 for blob in blobs)])
+    assert sorted(letter["id"] for letter in json.loads(out)) == wanted

@@ -225,12 +225,12 @@ def _refuse_halted(settings: Settings, requeued: int, wanted: int) -> None:
 def _letters(settings: Settings, limit: int | None, wanted: Wanted) -> list[dict[str, Any]]:
     """The oldest ``limit`` letters that are wanted, or all of them, page by page."""
     letters: list[dict[str, Any]] = []
-    after = 0
+    after = {"after": 0, "blobs_after": 0}
     while limit is None or len(letters) < limit:
-        document, _alive = ask(settings, {"verb": "dead.list", "limit": PAGE, "after": after})
-        found = [*document["dead"], *document["blobs"]]
-        letters += [letter for letter in found if wanted.takes(letter)]
-        if len(document["dead"]) < PAGE:
+        document, _alive = ask(settings, {"verb": "dead.list", "limit": PAGE, **after})
+        for name, found in (("after", document["dead"]), ("blobs_after", document["blobs"])):
+            letters += [letter for letter in found if wanted.takes(letter)]
+            after[name] = found[-1]["rowid"] if found else after[name]
+        if PAGE not in (len(document["dead"]), len(document["blobs"])):
             break
-        after = document["dead"][-1]["rowid"]
     return letters if limit is None else letters[:limit]
