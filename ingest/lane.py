@@ -58,6 +58,8 @@ async def open_connection(
         settings = {
             "application_name": name,
             "statement_timeout": str(round(statement_s_max * 1000)),
+            # a process that stands still within a transaction must not hold back ingest nor the horizon
+            "idle_in_transaction_session_timeout": str(round(statement_s_max * 1000)),
             "synchronous_commit": "on",
             "jit": "off",
         }

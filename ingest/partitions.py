@@ -16,6 +16,8 @@ MONTHS_MAX: Final = 240
 """How many months one call makes at most."""
 LOCK_S_MAX: Final = 2
 """A month is not worth stopping ingest for longer; the next round tries again."""
+IDLE_S_MAX: Final = 5
+"""A maker that stands still between two statements loses its lock; nothing of its months is there then."""
 
 _PAST: Final = "whatsapp_event_logs_past"
 _FUTURE: Final = "whatsapp_event_logs_future"
@@ -33,7 +35,7 @@ async def make_ahead(connection: asyncpg.Connection[Any], *, now: datetime | Non
     Raises asyncpg.LockNotAvailableError when the tables are busy, and CatchAllMissingError.
     """
     async with connection.transaction():
-        await connection.execute(MONTHS_SETTINGS, f"{LOCK_S_MAX}s")
+        await connection.execute(MONTHS_SETTINGS, f"{LOCK_S_MAX}s", f"{IDLE_S_MAX}s")
         await connection.execute(MONTHS_LOCK)
         if now is None:
             now = await connection.fetchval(NOW)

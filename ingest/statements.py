@@ -140,8 +140,12 @@ RETURNING a.name, a.subject
 # Months are made by one process at a time; it waits, so that all that start together find them made.
 MONTHS_LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('lake.whatsapp_event_logs months'))"
 
-# For one transaction: bounds are told and taken in UTC, and no month stops ingest for longer than $1.
-MONTHS_SETTINGS: Final = "SELECT set_config('timezone', 'UTC', true), set_config('lock_timeout', $1, true)"
+# For one transaction: bounds are told and taken in UTC, and no month stops ingest for longer than $1 to get
+# its lock, nor than $2 when the process that has it stands still.
+MONTHS_SETTINGS: Final = """
+SELECT set_config('timezone', 'UTC', true), set_config('lock_timeout', $1, true),
+       set_config('idle_in_transaction_session_timeout', $2, true)
+"""
 
 # The bounds are read back from the catalogue: the tables are the only record of which months there are.
 MONTH_BOUNDS: Final = """

@@ -61,7 +61,12 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
         out.tell_lost,
     ]
     last: structlog.types.Processor = (
-        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=out.isatty())
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(
+            colors=out.isatty(),
+            exception_formatter=structlog.dev.plain_traceback,  # the usual one shows what variables held
+        )
     )
     tail: list[structlog.types.Processor] = [structlog.processors.format_exc_info] if as_json else []
     structlog.configure(

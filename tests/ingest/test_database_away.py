@@ -6,14 +6,20 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+from ingest.config import IngestConfig
+from ingest.lane import connect
+from ingest.partitions import make_ahead
 from ingest.row import UnavailableError
 from ingest.schema import upgrade
 from tests.ingest.backend import Backend, an_id, backend, event
+from tests.ingest.inbox.log import write
+from tests.ingest.inbox.running import until
 from tests.ingest.proxy import Proxy, proxy_to
 from tests.support.postgres import PgServer, database_name
 
@@ -141,3 +147,42 @@ async def test_a_month_that_was_detached_by_mistake_is_an_outage_and_no_fault_of
         assert (await b.post(event_id, body)).status_code == 503
         await b.fetch("CREATE TABLE lake.everything PARTITION OF lake.whatsapp_event_logs DEFAULT")
         assert await until_status(b, event_id, body, 201) == 201
+
+
+async def test_one_that_stands_still_with_the_lock_of_a_new_month_is_not_waited_for(
+    dsn: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped, or behind a dead line, it would keep all others out of the log."""
+    monkeypatch.setattr("ingest.partitions.IDLE_S_MAX", 1)
+    monkeypatch.setattr("ingest.partitions.LOCK_S_MAX", 60)
+    months = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'lake.whatsapp_event_logs'::regclass"
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
+    reader, maker = await asyncpg.connect(dsn), await asyncpg.connect(proxy.dsn)
+    before = await reader.fetchval(months)
+    async with reader.transaction():
+        await reader.fetch("SELECT FROM lake.whatsapp_event_logs LIMIT 1")
+        made = asyncio.create_task(make_ahead(maker, now=datetime(2099, 1, 1, tzinfo=UTC)))
+        async with asyncio.timeout(60):
+            while not await reader.fetchval(waiting):
+                await asyncio.sleep(0.01)
+        proxy.frozen.clear()
+    async with backend(dsn) as b, asyncio.timeout(60):
+        while (await b.post(an_id(), event())).status_code != 201:
+            await asyncio.sleep(0.02)
+        assert await reader.fetchval(months) == before, "nothing half made"
+    proxy.frozen.set()
+    with pytest.raises((OSError, asyncpg.PostgresError, asyncpg.InterfaceError)):
+        await made
+    await reader.close()
+
+
+async def test_one_that_stands_still_within_a_commit_holds_no_reader_back(dsn: str) -> None:
+    config = IngestConfig(dsn=dsn, secrets=(b"s" * 32,), commit_s_max=1)
+    stopped, reader = await connect(config, name="stopped"), await asyncpg.connect(dsn)
+    await stopped.execute("BEGIN")
+    await write(stopped)
+    (seq,) = await write(reader)
+    assert await reader.fetchval("SELECT lake.horizon()") < seq
+    await until(reader, "SELECT lake.horizon()", seq)
+    stopped.terminate()
+    await reader.close()

@@ -8,6 +8,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 import structlog
@@ -55,3 +56,21 @@ def test_a_reader_of_the_log_that_left_stops_nobody(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(disk, "write", refuse)
     structlog.get_logger("any").info("nobody.reads")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_fault_is_told_without_what_the_variables_held(
+    disk: SmallDisk, form: Literal["text", "json"]
+) -> None:
+    logs.configure(LogSettings(format=form), disk)
+
+    def fail(held: str) -> None:
+        raise KeyError(len(held))
+
+    for logger in (structlog.get_logger("any"), logging.getLogger("a.library")):
+        try:
+            fail("-".join(["what", "a", "person", "wrote"]))
+        except KeyError:
+            logger.exception("request.broken")
+    assert disk.getvalue().count("KeyError: 21") == 2
+    assert "what-a-person-wrote" not in disk.getvalue()
