@@ -72,5 +72,5 @@ def test_a_fault_is_told_without_what_the_variables_held(
             fail("-".join(["what", "a", "person", "wrote"]))
         except KeyError:
             logger.exception("request.broken")
-    assert disk.getvalue().count("KeyError: 21") == 2
+    assert disk.getvalue().count("KeyError: 19") == 2
     assert "what-a-person-wrote" not in disk.getvalue()
