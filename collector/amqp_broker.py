@@ -19,6 +19,7 @@ from aio_pika.exceptions import (
     AuthenticationError,
     ChannelNotFoundEntity,
     ChannelPreconditionFailed,
+    ProbableAuthenticationError,
 )
 from aiormq.abc import AbstractChannel as RawChannel
 from aiormq.abc import DeliveredMessage
@@ -28,6 +29,8 @@ HEARTBEAT_S: Final = 20
 """A broker that says nothing for three of these is gone."""
 ANSWER_S_MAX: Final = 8.0
 """A broker that has just been started may never answer a request that came before its queues had leaders."""
+SENT_BYTES_PER_S_MIN: Final = 256 * 1024
+"""A body has as much longer as it takes on a line like that: refused ones may be very large."""
 CLOSE_S_MAX: Final = 2.0
 
 _REFUSALS: Final = (ChannelPreconditionFailed, ChannelAccessRefused, ChannelLockedResource)
@@ -218,7 +221,7 @@ class Broker:
         message = aio_pika.Message(
             body, headers=dict(headers), delivery_mode=aio_pika.DeliveryMode.PERSISTENT
         )
-        async with _answered():
+        async with _answered(len(body) / SENT_BYTES_PER_S_MIN):
             channel = await self._channel()
             await channel.default_exchange.publish(message, routing_key=queue, mandatory=True)
 
@@ -259,18 +262,18 @@ async def _close(channel: AbstractChannel) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _answered() -> AsyncIterator[None]:
+async def _answered(longer_s: float = 0.0) -> AsyncIterator[None]:
     """What the library raises, as ours, and BrokerGone when it takes too long: not all it does has a limit.
 
     It lets a CancelledError out when a connection dies, which is none, and other errors when one is.
     """
     task = asyncio.current_task()
     try:
-        async with asyncio.timeout(ANSWER_S_MAX):
+        async with asyncio.timeout(ANSWER_S_MAX + longer_s):
             yield
     except _REFUSALS as error:
         raise BrokerRefuses(_told(error)) from error
-    except AuthenticationError as error:
+    except (AuthenticationError, ProbableAuthenticationError) as error:
         raise BrokerGone("the broker refuses our user or password") from error
     except (TimeoutError, *CONNECTION_EXCEPTIONS) as error:
         if task is not None and task.cancelling():

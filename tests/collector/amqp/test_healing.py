@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from collector.amqp_broker import Delivery, Link, Look, connected
-from collector.amqp_config import DLQ, RETURNED
+from collector.amqp_broker import BrokerGone, Delivery, Link, Look, connected
+from collector.amqp_config import DLQ, DLQ_ARGUMENTS, RETURNED
 from collector.amqp_watch import MuteGuard
 from tests.collector.amqp.test_door import (
     NO_BACKEND,
@@ -82,6 +82,26 @@ async def test_a_broker_that_says_nothing_any_more_is_given_up(tmp_path: Path, r
             relay.cut()
             await rabbit.publish(message(1, rabbit.instance))
             await counted(collector, stored=1)
+
+
+async def test_a_refused_body_has_the_time_that_its_length_takes(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given up too early it would come again, and nothing behind it, for ever."""
+    async with connected(rabbit.config().url, name="test", on_lost=lambda: None) as broker:
+        await broker.declare_queue(rabbit.queue + DLQ, DLQ_ARGUMENTS)
+        monkeypatch.setattr("collector.amqp_broker.ANSWER_S_MAX", 0.0)
+        await broker.put(rabbit.queue + DLQ, bytes(8 * 1024 * 1024), {})
+        monkeypatch.undo()
+    assert await rabbit.waiting(rabbit.queue + DLQ) == 1
+
+
+async def test_a_wrong_password_is_told_as_one(rabbit: Rabbit) -> None:
+    url = urlsplit(rabbit.config().url)
+    wrong = url._replace(netloc=f"nobody:wrong@{url.hostname}:{url.port or 5672}").geturl()
+    with pytest.raises(BrokerGone, match="the broker refuses our user or password"):
+        async with connected(wrong, name="test", on_lost=lambda: None):
+            pass
 
 
 async def test_a_deleted_queue_is_declared_and_bound_anew(tmp_path: Path, rabbit: Rabbit) -> None:
