@@ -81,9 +81,9 @@ def unreachable(error: Exception) -> Trouble:
 
 
 def required_dsn(settings: Settings) -> str:
-    """The configured DSN. Raises Trouble when there is none, or when none can be reached by it ever."""
+    """The configured DSN. Raises UsageTrouble when there is none, or when none can be reached by it ever."""
     if settings.database_url is None:
-        raise Trouble(
+        raise UsageTrouble(
             "no Postgres is configured",
             "set DATABASE_URL=postgresql://user:password@host/database, or run `zaplake up`",
         )

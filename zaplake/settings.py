@@ -197,7 +197,8 @@ class Settings:
     """One frozen value for the whole process."""
 
     data_dir: Annotated[
-        Path, Meta(description="Folder of outbox, embedded Postgres and signing secret (`--data-dir`).")
+        Path,
+        Meta(description="Folder of outbox, blobs, embedded Postgres and signing secret (`--data-dir`)."),
     ] = Path("data")
     database_url: Annotated[
         Secret | None,

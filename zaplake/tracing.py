@@ -36,7 +36,7 @@ def traced(role: str, environment: Mapping[str, str]) -> Iterator[None]:
     except ImportError as error:
         raise UsageTrouble(
             "the OTEL_* environment asks for traces, but OpenTelemetry's SDK is not installed",
-            "pip install 'zaplake[otel]', or set OTEL_SDK_DISABLED=true",
+            "pip install '.[otel]' in zaplake's folder, or set OTEL_SDK_DISABLED=true",
         ) from error
     is_named = "OTEL_SERVICE_NAME" in environment or "service.name=" in environment.get(
         "OTEL_RESOURCE_ATTRIBUTES", ""

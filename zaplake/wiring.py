@@ -15,17 +15,17 @@ from ingest.direct.config import DirectConfig
 from ingest.inbox.config import InboxConfig
 from zaplake.secret import Secret, kept_secret
 from zaplake.settings import AmqpSettings, GatewayAmqpSettings, GatewaySettings, Settings
-from zaplake.trouble import Trouble, UsageTrouble
+from zaplake.trouble import UsageTrouble
 
 OUTBOX_FOLDER = "outbox"
 BLOB_FOLDER = "blobs"
 
 
 def signing_secrets(settings: Settings) -> tuple[bytes, ...]:
-    """The configured ones, else the one of the data folder. Raises Trouble when there is none."""
+    """The configured ones, else the one of the data folder. Raises UsageTrouble when there is none."""
     found = _found_secrets(settings)
     if not found:
-        raise Trouble(
+        raise UsageTrouble(
             "no signing secret is set",
             "set ZAPLAKE_SIGNING_SECRETS to the same value here and there (make one: openssl rand -hex 32)",
         )

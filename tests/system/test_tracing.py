@@ -176,7 +176,7 @@ def test_without_the_extra_the_start_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)
     with pytest.raises(UsageTrouble) as trouble, traced("serve", ENDPOINT):
         pass
-    assert "zaplake[otel]" in str(trouble.value.__dict__) + str(trouble.value)
+    assert ".[otel]" in str(trouble.value.__dict__) + str(trouble.value)
 
 
 def test_spans_reach_an_otlp_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ SECRET = "a-secret-of-this-test"
 LEAVES = (
     ("up",), ("serve",), ("collect",), ("db", "upgrade"), ("lake", "sql"), ("lake", "blob"), ("doctor",),
     ("version",),
-    ("collector", "status"), ("collector", "load"), ("collector", "dead", "list"),
+    ("collector", "status"), ("collector", "load"), ("collector", "refill"), ("collector", "dead", "list"),
     ("collector", "dead", "show"), ("collector", "dead", "requeue"), ("collector", "dead", "drop"),
     ("collector", "export"), ("collector", "import"), ("alerts", "test"),
     ("gateway", "connect"), ("gateway", "check"),
@@ -94,8 +94,8 @@ def test_the_list_of_commands_is_complete(command: Command) -> None:
         (("collector", "status", "--data-dir", "nowhere"), 1, "no collector has kept anything"),
         (("collector", "load", "nowhere.jsonl"), 2, "there is no file nowhere.jsonl"),
         (("collector", "dead", "requeue"), 2, "needs ids or --all"),
-        (("serve",), 1, "no Postgres is configured"),
-        (("collect",), 1, "no signing secret is set"),
+        (("serve",), 2, "no Postgres is configured"),
+        (("collect",), 2, "no signing secret is set"),
         (("doctor", "--config", "nowhere.toml"), 2, "no settings file nowhere.toml"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -150,6 +150,12 @@ def test_lake_sql_shows_rows_to_people_and_machines(dsn: str, command: Command) 
         ["t", "[b]x[/b]"],
         ["1", "row"],
     ], "four columns in forty characters would be unreadable side by side"
+    sha256 = "5e" * 32
+    hashes = f"select '{sha256}' as sha256, '{sha256}{sha256}' as twice"
+    whole = command("lake", "sql", hashes, env={**env, "COLUMNS": "100"}).out
+    assert whole.count(sha256) >= 2, "half a hash cannot be given to `lake blob`"
+    assert "…" not in whole
+    assert max(map(len, whole.splitlines())) <= 100
     cut = command("lake", "sql", "select generate_series(1, 9) as n", "--json", "--limit", 2, env=env)
     assert json.loads(cut.out) == [{"n": 1}, {"n": 2}]
     assert "only the first 2" in cut.err

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from pathlib import Path
+from uuid import UUID
 
 import asyncpg
 import httpx
@@ -67,6 +68,11 @@ def test_the_operators_commands(dsn: str, operator: Operator, tmp_path: Path) ->
         assert (status["name"], status["lag"]["unread"], status["paused_at"]) == ("rules", 0, None)
         assert json.loads(operator.run("inbox", "failures", "--json", env=env).out) == []
         assert "nothing failed" in operator.run("inbox", "failures", env=env).out
+        nothing = operator.run("inbox", "replay", "rules", "--dead", env=env)
+        assert (nothing.code, nothing.out) == (0, "nothing is dead\n")
+        unknown = operator.run("inbox", "replay", "rules", "--event", str(UUID(int=1)), env=env)
+        assert unknown.code == 1
+        assert "`zaplake inbox failures` shows" in unknown.err
         said = operator.run("inbox", "replay", "rules", "--since", "2020-01-01T00:00:00Z", env=env)
         assert (said.code, said.out) == (0, "rules reads again from seq 1 on\n")
         assert operator.run("inbox", "pause", "rules", "--reason", "a repair", env=env).code == 0
@@ -87,4 +93,4 @@ def test_wrong_settings_are_refused_with_their_name(operator: Operator) -> None:
     said = operator.run("work", env=env | {"ZAPLAKE_WORK_LIMITS_DRAIN_S_MAX": "1"})
     assert said.code == 2
     assert "work.limits: drain_s_max" in said.err
-    assert operator.run("work", env={}).code == 1
+    assert operator.run("work", env={}).code == 2

@@ -138,7 +138,9 @@ def requeue(
         _say_which(chosen, "requeued")
     else:
         _requeue(settings, chosen, per_s)
-    return 1 if missing else 0
+    if missing:
+        raise _unknown(len(named) - len(chosen))
+    return 0
 
 
 @app.command
@@ -170,10 +172,26 @@ def _change(
         known = frozenset(found)
         chosen = found if everything else [event_id for event_id in event_ids if event_id in known]
         _say_which(chosen, done)
-        return 0 if everything or len(chosen) == len(event_ids) else 1
-    document, _alive = ask(settings, {"verb": f"dead.{verb}", "ids": None if everything else list(event_ids)})
-    print(f"{document[done]} {done}")
-    return 0 if everything or document[done] >= len(set(event_ids)) else 1
+        count = len(set(chosen))
+    else:
+        count = _do(settings, verb, None if everything else event_ids)
+        print(f"{count} {done}")
+    if not everything and count < len(set(event_ids)):
+        raise _unknown(len(set(event_ids)) - count)
+    return 0
+
+
+def _do(settings: Settings, verb: str, event_ids: Sequence[str] | None) -> int:
+    ids = None if event_ids is None else list(event_ids)
+    document, _alive = ask(settings, {"verb": f"dead.{verb}", "ids": ids})
+    return int(document["requeued" if verb == "requeue" else "dropped"])
+
+
+def _unknown(count: int) -> Trouble:
+    return Trouble(
+        f"no dead letter has {'that id' if count == 1 else f'{count} of these ids'}",
+        "`zaplake collector dead list` shows the ids",
+    )
 
 
 def _refuse_vague(verb: str, event_ids: Sequence[str], *, everything: bool, wanted: Wanted) -> None:

@@ -129,8 +129,13 @@ def replay(
         raise UsageTrouble("say what to replay", "give one of --dead, --event ID, --since TIME")
     if since is None:
         count = _ask(common, lambda it: operating.revive(it, consumer, list(event) or None))
-        print(f"{count} dead events are tried again")
-        return 0 if count else 1
+        if event and count < len(set(event)):
+            raise Trouble(
+                f"{count} of {len(set(event))} are dead and are tried again",
+                "`zaplake inbox failures` shows which events are dead",
+            )
+        print(f"{count} dead events are tried again" if count else "nothing is dead")
+        return 0
     moment = as_datetime(since)
     if moment is None:
         raise UsageTrouble(f"--since {since} is no moment", "write it with its zone: 2026-05-01T00:00:00Z")

@@ -23,7 +23,8 @@ from zaplake.trouble import UsageTrouble
 PEOPLE_ROWS: Final = 1_000
 MACHINE_ROWS: Final = 100_000
 COLUMN_CHARS_MIN: Final = 14
-"""A table that does not fit and has less room a column is shown as one line a column instead."""
+"""A table that does not fit and has less room a column is shown as one line a column instead, and so is one
+in which a word (an id, a hash) would not fit: nobody can use half an id."""
 UNBOUNDED: Final = 1_000_000
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -131,9 +132,9 @@ def write_csv(answer: Answer, out: TextIO) -> None:
 
 def _show(answer: Answer, console: Console) -> None:
     beside = table(answer)
-    is_crowded = len(answer.columns) * COLUMN_CHARS_MIN > console.width
-    wanted = console.measure(beside, options=console.options.update(width=UNBOUNDED)).maximum
-    console.print(lists(answer) if is_crowded and wanted > console.width else beside)
+    wanted = console.measure(beside, options=console.options.update(width=UNBOUNDED))
+    is_crowded = len(answer.columns) * COLUMN_CHARS_MIN > console.width or wanted.minimum > console.width
+    console.print(lists(answer) if is_crowded and wanted.maximum > console.width else beside)
     console.print("1 row" if len(answer.rows) == 1 else f"{len(answer.rows)} rows", style="italic")
 
 
@@ -151,7 +152,9 @@ def lists(answer: Answer) -> RenderableType:
     """For a terminal and more columns than it has room for: one line a column, rows one below the other."""
     parts: list[RenderableType] = []
     for number, row in enumerate(answer.rows, start=1):
-        shown = Table.grid("", "", padding=(0, 2))
+        shown = Table.grid(padding=(0, 2))
+        shown.add_column(no_wrap=True)
+        shown.add_column(overflow="fold")
         for column, value in zip(answer.columns, row, strict=True):
             shown.add_row(Text(column, style="bold"), _cell(value))
         parts += [Text(f"── row {number} ──", style="dim"), shown]

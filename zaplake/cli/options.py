@@ -27,7 +27,7 @@ class Common:
     config: Path | None = None
     """Settings file (TOML); else ZAPLAKE_CONFIG, else ./zaplake.toml."""
     data_dir: Path | None = None
-    """Folder of outbox, embedded Postgres and signing secret. [default: ./data]"""
+    """Folder of outbox, blobs, embedded Postgres and signing secret. [default: ./data]"""
     log_level: Literal["debug", "info", "warning", "error"] | None = None
     """Least severe log line on stderr. [default: info]"""
 
