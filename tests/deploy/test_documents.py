@@ -40,3 +40,11 @@ def test_the_page_of_the_lake_lists_each_kind() -> None:
         first, *others = name.split("|")
         kinds |= {first, *(f"{first.rpartition('.')[0]}.{other}" for other in others)}
     assert kinds - {"capture.presence"} == KINDS
+
+
+def test_decisions_are_numbered_without_gap_and_all_listed() -> None:
+    pages = sorted(path.name for path in (DOCS / "adr").glob("0*.md"))
+    assert [page[:4] for page in pages] == [f"{number:04}" for number in range(1, len(pages) + 1)]
+    assert (
+        re.findall(r"^\| \[\d{4}\]\(([^)]+)\)", (DOCS / "adr/README.md").read_text(), re.MULTILINE) == pages
+    )
