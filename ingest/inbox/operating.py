@@ -80,13 +80,14 @@ async def replay(connection: _Connection, consumer: str, since: datetime) -> int
     Returns its seq, None when there is no such event. Its effects happen again from there on.
     """
     await _known(connection, consumer)
-    await connection.execute(begin(NO_LIMITS))
+    # Of a long log it takes its time. What commits meanwhile with a lower number, no cursor has passed.
     first: int | None = await connection.fetchval(statements.FIRST_SINCE, since)
     if first is not None:
+        await connection.execute(begin(NO_LIMITS))
         await connection.fetch(statements.LOCK_CURSORS, consumer)
         await connection.fetch(statements.MOVE_BACK, consumer, first - 1)
         await connection.fetch(statements.FORGET_FAILURES, consumer, first)
-    await connection.execute(statements.COMMIT)
+        await connection.execute(statements.COMMIT)
     return first
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
@@ -11,6 +13,8 @@ import pytest
 
 from contracts.inbox import LoggedEvent, Rule, Transaction
 from ingest.inbox import operating
+from ingest.inbox.config import InboxConfig
+from ingest.inbox.statements import ADD_CONSUMERS
 from tests.ingest.backend import Backend, backend
 from tests.ingest.inbox.log import write
 from tests.ingest.inbox.running import DOUBLES, HOW_MANY, RAN, consumer, count, counting, running, until
@@ -23,6 +27,15 @@ STATES = "SELECT string_agg(state, ' ' ORDER BY seq) FROM lake.inbox_failures"
 async def lake(dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
     connection = await asyncpg.connect(dsn)
     await connection.execute(RAN)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def lake_again(dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    connection = await asyncpg.connect(dsn)
     try:
         yield connection
     finally:
@@ -80,6 +93,22 @@ async def test_a_replay_runs_everything_since_a_moment_again_and_only_that(dsn: 
         assert await connection.fetchval(STATES) is None, "what is read again is not parked as well"
         assert await connection.fetchval(DOUBLES) == 16 + 10
         assert await operating.replay(connection, "rules", now.replace(year=2999)) is None
+
+
+async def test_a_replay_may_look_long_for_where_to_begin(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operating, "NO_LIMITS", InboxConfig(dsn="", statement_s_max=1))
+    late = (
+        "SELECT count(*) FROM pg_stat_activity WHERE now() - query_start > '2 s' AND wait_event_type = 'Lock'"
+    )
+    async with lake(dsn) as connection, lake_again(dsn) as operator, lake_again(dsn) as watching:
+        (seq,) = await write(connection, "{}")
+        await connection.fetch(ADD_CONSUMERS, ["rules"])
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE lake.whatsapp_event_logs IN ACCESS EXCLUSIVE MODE")
+            begun = asyncio.create_task(operating.replay(operator, "rules", datetime(2000, 1, 1, tzinfo=UTC)))
+            while not begun.done() and not await watching.fetchval(late):
+                await asyncio.sleep(0.05)
+        assert await begun == seq
 
 
 async def test_a_paused_consumer_waits_and_goes_on_where_it_was(dsn: str) -> None:
