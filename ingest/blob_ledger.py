@@ -94,7 +94,9 @@ class BlobLedger:
         async with self._turns:
             connection = self._free.pop() if self._free else None
             if connection is None or connection.is_closed():
-                connection = await connect(self._config, name="zaplake-ingest-blobs")
+                connection = await connect(
+                    self._config, name="zaplake-ingest-blobs", idles_in_transaction=True
+                )
             try:
                 yield connection
             except DATABASE_ERRORS as error:

@@ -38,7 +38,9 @@ _REFUSED_STATES: Final = frozenset({"P0001", "0A000"})
 """Raised by a trigger; feature not supported (such as an escape that jsonb cannot hold)."""
 
 
-async def connect(config: IngestConfig, *, name: str) -> asyncpg.Connection[Any]:
+async def connect(
+    config: IngestConfig, *, name: str, idles_in_transaction: bool = False
+) -> asyncpg.Connection[Any]:
     """``open_connection`` with the limits of ingest. Raises UnavailableError."""
     return await open_connection(
         config.dsn,
@@ -46,11 +48,18 @@ async def connect(config: IngestConfig, *, name: str) -> asyncpg.Connection[Any]
         connect_s_max=config.connect_s_max,
         statement_s_max=config.commit_s_max,
         transaction_pooler=config.transaction_pooler,
+        idles_in_transaction=idles_in_transaction,
     )
 
 
 async def open_connection(
-    dsn: str, *, name: str, connect_s_max: float, statement_s_max: float, transaction_pooler: bool
+    dsn: str,
+    *,
+    name: str,
+    connect_s_max: float,
+    statement_s_max: float,
+    transaction_pooler: bool,
+    idles_in_transaction: bool = False,
 ) -> asyncpg.Connection[Any]:
     """A connection with our timeouts, durable commits and jsonb as bytes. Raises UnavailableError."""
     settings = None
@@ -59,7 +68,9 @@ async def open_connection(
             "application_name": name,
             "statement_timeout": str(round(statement_s_max * 1000)),
             # a process that stands still within a transaction must not hold back ingest nor the horizon
-            "idle_in_transaction_session_timeout": str(round(statement_s_max * 1000)),
+            "idle_in_transaction_session_timeout": "0"
+            if idles_in_transaction
+            else str(round(statement_s_max * 1000)),
             "synchronous_commit": "on",
             "jit": "off",
         }
