@@ -156,6 +156,11 @@ def test_lake_sql_shows_rows_to_people_and_machines(dsn: str, command: Command) 
     assert whole.count(sha256) >= 2, "half a hash cannot be given to `lake blob`"
     assert "…" not in whole
     assert max(map(len, whole.splitlines())) <= 100
+    beside = (
+        "select '100000001000002@lid' as lid, 'evolution/loja-sp' as scope, now() as since, now() as till"
+    )
+    table = command("lake", "sql", beside, env={**env, "COLUMNS": "100"}).out
+    assert "│ 100000001000002@lid │" in table
     cut = command("lake", "sql", "select generate_series(1, 9) as n", "--json", "--limit", 2, env=env)
     assert json.loads(cut.out) == [{"n": 1}, {"n": 2}]
     assert "only the first 2" in cut.err

@@ -141,10 +141,12 @@ def _show(answer: Answer, console: Console) -> None:
 def table(answer: Answer) -> Table:
     """For a terminal; NULL is shown as such."""
     shown = Table()
-    for column in answer.columns:
-        shown.add_column(Text(column))
-    for row in answer.rows:
-        shown.add_row(*map(_cell, row))
+    rows = [[_cell(value) for value in row] for row in answer.rows]
+    for number, column in enumerate(answer.columns):
+        is_one_word = not any(" " in row[number].plain for row in rows)  # others give way, it is never cut
+        shown.add_column(Text(column), no_wrap=is_one_word, overflow="fold")
+    for row in rows:
+        shown.add_row(*row)
     return shown
 
 
