@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from contracts.blobs import REFS_MAX, is_sha256
-from outbox.history import history_members
+from outbox.history import blob_members, history_members
 from outbox.kept import KeptRecord, KeptState
 from outbox.record import NewBlob
 
@@ -41,9 +41,7 @@ def record_document(record: KeptRecord) -> dict[str, object]:
         "died_at" if record.state == "dead" else "due_at": record.at.isoformat(),
     }
     if record.blobs:
-        document["blobs"] = [
-            {"sha256": blob.sha256, "bytes": blob.bytes, "mime": blob.mime} for blob in record.blobs
-        ]
+        document["blobs"] = blob_members(record)
     try:
         text = record.body.decode()
     except UnicodeDecodeError:

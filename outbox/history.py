@@ -16,3 +16,8 @@ def history_members(record: KeptRecord | DeadRecord) -> dict[str, object]:
         "attempts": record.attempts,
         "created_at": record.created_at.isoformat(),
     }
+
+
+def blob_members(record: KeptRecord) -> list[dict[str, object]]:
+    """The blobs that it refers to; their bytes are in files of their sha256."""
+    return [{"sha256": blob.sha256, "bytes": blob.bytes, "mime": blob.mime} for blob in record.blobs]

@@ -11,9 +11,11 @@ from typing import TypeAlias
 
 from outbox.blobs import DeadBlob
 from outbox.clock import Clock
-from outbox.store import DeadRecord, PruneLimits, Store, StoreUnavailable
+from outbox.kept import KeptRecord
+from outbox.store import PruneLimits, Store, StoreUnavailable
 
-Export: TypeAlias = "Callable[[Sequence[DeadRecord]], Awaitable[None]]"
+Export: TypeAlias = "Callable[[Sequence[KeptRecord]], Awaitable[None]]"
+"""Takes dead letters with their blobs, whose files go after that."""
 ExportBlob: TypeAlias = "Callable[[DeadBlob, Path], Awaitable[None]]"
 """Takes a dead blob and its file, which goes after that."""
 
@@ -116,7 +118,7 @@ class Janitor:
         going = [dead for place, dead in enumerate(listed) if place < excess or dead.died_at < before]
         through = 0
         for dead in going:
-            letters = await self._store.dead_show(dead.id)
+            letters = await self._store.kept("dead", after=dead.rowid - 1, limit=1, bytes_max=0)
             try:
                 await self._export([letter for letter in letters if letter.rowid == dead.rowid])
             except OSError as error:

@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from collector.carrying import record_of
 from outbox.clock import ManualClock
 from outbox.dead_archive import DeadArchive
 from outbox.janitor import Janitor, JanitorConfig
-from outbox.store import DeadRecord, Store, StoreUnavailable
+from outbox.kept import KeptRecord
+from outbox.store import Store, StoreUnavailable
 from outbox.verdict import Verdict
 from tests.outbox.records import blob_of, end_all, new, put_ids
 from tests.support.faults import FaultPoint, FaultyStore
 
 DAY_S = 24 * 3600
+EVENT_ID = "0b7a9c1e-0000-5000-8000-000000000001"
 
 
 def janitor(store: Store, clock: ManualClock, folder: Path, failures: list[str], **config: int) -> Janitor:
@@ -81,6 +84,25 @@ async def test_dead_letters_are_archived_before_they_go(
     assert base64.b64decode(last["body_base64"]) == b"\x13\x13\x13"
     assert (last["status"], last["reason"], last["digest"], last["label"]) == (422, "why", "64", "l")
     assert failures == []
+
+
+async def test_the_blobs_of_dead_letters_are_archived_with_them(
+    store: Store, clock: ManualClock, tmp_path: Path
+) -> None:
+    """The backend forgets them too: no event has them."""
+    blob = blob_of(tmp_path / "spool", b"picture")
+    await store.put([new(f"{n}", blobs=(blob,)) for n in range(2)])
+    await end_all(store.blobs, clock, Verdict.DELIVERED)
+    await end_all(store, clock, Verdict.DEAD)
+    clock.advance(31 * DAY_S)
+    folder = tmp_path / "archive"
+    assert await janitor(store, clock, folder, []).tick() == 2
+    assert not store.blobs.path_of(blob.sha256).exists()
+    (path,) = folder.glob("*.jsonl")
+    for line in path.read_text().splitlines():
+        (kept,) = record_of(json.loads(line) | {"id": EVENT_ID}).blobs
+        assert (kept.sha256, kept.bytes, kept.mime) == (blob.sha256, 7, "image/jpeg")
+        assert (folder / f"{path.name}.blobs" / kept.sha256).read_bytes() == b"picture"
 
 
 async def test_too_many_dead_letters_go_oldest_first(
@@ -169,23 +191,23 @@ async def test_it_ticks_by_the_clock_and_outlives_a_store_that_is_away(
 
 
 async def test_the_archive_appends_by_month_of_death(tmp_path: Path, clock: ManualClock) -> None:
-    def letter(id_: str, days: int) -> DeadRecord:
-        return DeadRecord(
+    def letter(id_: str, days: int) -> KeptRecord:
+        return KeptRecord(
             rowid=1,
             id=id_,
             digest=b"",
+            state="dead",
             label="",
             channel="",
             status=None,
             reason="",
             attempts=1,
             created_at=clock.now(),
-            died_at=clock.now() + timedelta(days=days),
-            body_bytes=0,
+            at=clock.now() + timedelta(days=days),
             body=b"",
         )
 
-    letters: Sequence[DeadRecord] = [letter("jan", 0), letter("feb", 31), letter("jan2", 1)]
+    letters: Sequence[KeptRecord] = [letter("jan", 0), letter("feb", 31), letter("jan2", 1)]
     archive = DeadArchive(tmp_path / "new")
     await archive(letters)
     await archive(letters[:1])
