@@ -9,18 +9,24 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import httpx
 import pytest
+from obstore.store import LocalStore
 
 from contracts.blob_upload import PART_BYTES_MAX, blob_path, signed_text
 from contracts.blobs import BlobRef, blob_event_id, encode_ref
 from contracts.signing import sign
 from ingest import blob_statements as sql
 from ingest import blob_store
+from ingest.blob_ledger import BlobLedger
 from ingest.blob_spool import STALLED_S
+from ingest.blob_store import BlobStore
 from ingest.blobs import INCOMING_NAME, KEPT_NAME
+from ingest.config import IngestConfig
+from ingest.row import Committed
 from tests.collector.running import eventually
 from tests.ingest.backend import SECRET, Backend, an_id, backend, event
 from tests.support.blobs import MIME, headers_for, part_of, sha256_of
@@ -29,6 +35,10 @@ from tests.support.s3 import Bucket, bucket
 CONTENT = bytes(range(256)) * 100
 SHA256 = sha256_of(CONTENT)
 DAY_S = 86_400
+STANDS_STILL = """
+SELECT clock_timestamp() - state_change > make_interval(secs => $1) FROM pg_stat_activity
+ WHERE datname = current_database() AND application_name = 'zaplake-ingest-blobs'
+"""
 
 
 @pytest.fixture
@@ -473,6 +483,34 @@ async def test_a_kill_between_object_and_row_is_made_good(b: Backend, folder: Pa
     await b.fetch("UPDATE lake.blobs SET condemned_at = now()")
     assert await sweep(b) == 1
     assert await b.fetch("SELECT * FROM lake.blobs") == []
+
+
+class SlowStore(BlobStore):
+    """Takes longer than a statement may: until its transaction has stood still for so long, or is gone."""
+
+    still_s = 0.5
+
+    def __init__(self, folder: Path, connection: asyncpg.Connection[Any]) -> None:
+        super().__init__(LocalStore(folder, mkdir=True), folder)
+        self._connection = connection
+
+    async def put(self, sha256: str, path: Path) -> None:
+        while await self._connection.fetchval(STANDS_STILL, self.still_s) is False:
+            pass
+        await super().put(sha256, path)
+
+
+async def test_a_blob_that_takes_long_to_store_is_stored(dsn: str, tmp_path: Path) -> None:
+    connection = await asyncpg.connect(dsn)
+    config = IngestConfig(dsn=dsn, secrets=(SECRET,), commit_s_max=0.1)
+    ledger = BlobLedger(config, SlowStore(tmp_path / KEPT_NAME, connection))
+    (tmp_path / "part").write_bytes(CONTENT)
+    try:
+        assert await ledger.keep(SHA256, len(CONTENT), MIME, tmp_path / "part") is Committed.STORED
+        assert await ledger.ask(SHA256)
+    finally:
+        await ledger.close()
+        await connection.close()
 
 
 async def test_what_is_referred_to_meanwhile_is_pardoned(b: Backend, folder: Path) -> None:
