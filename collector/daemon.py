@@ -8,13 +8,12 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import structlog
 
 from asgi.server import HttpServer
 from collector.alerts import Alerts, OnAlert, nobody
-from collector.amqp_door import AmqpDoor, amqp_doors
 from collector.backend import Backend
 from collector.capture import Capture
 from collector.config import CollectorConfig
@@ -33,6 +32,9 @@ from outbox.janitor import Janitor, JanitorConfig
 from outbox.metering import MeteredStore
 from outbox.sqlite import open_sqlite
 from outbox.store import StoreError
+
+if TYPE_CHECKING:
+    from collector.amqp_door import AmqpDoor
 
 HOUSEKEEPING_S: Final = 5.0
 """How often storms, backlog and fading alerts are looked at."""
@@ -118,6 +120,13 @@ class Daemon:
         config = self._config
         return await open_sqlite(config.data_folder, self._clock, config.limits.store, mark_lost=mark_lost)
 
+    def _brokers(self, store: MeteredStore, capture: Capture, alerts: Alerts) -> tuple[AmqpDoor, ...]:
+        if not self._config.amqp:
+            return ()
+        from collector.amqp_door import amqp_doors  # half a second to load, for those who have a broker
+
+        return amqp_doors(self._config, store=store, capture=capture, alerts=alerts, now=self._wall_now)
+
     def _assemble(self, store: MeteredStore, backend: Backend) -> _Parts:
         config, now, limits = self._config, self._clock.now, self._config.limits
         alerts = Alerts(
@@ -129,7 +138,7 @@ class Daemon:
         shippers = Shippers(config, store=store, backend=backend, clock=self._clock, alerts=alerts)
         capture = Capture(store=store, config=config, alerts=alerts, now=now, on_put=shippers.wake)
         meter = LossMeter(store, limits, metrics=capture.metrics, now=now)
-        brokers = amqp_doors(config, store=store, capture=capture, alerts=alerts, now=self._wall_now)
+        brokers = self._brokers(store, capture, alerts)
         reporter = Reporter(
             config=config,
             store=store,
