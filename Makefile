@@ -8,7 +8,7 @@ TEST_ARGS ?=
 BENCH_ARGS ?=
 CHAOS_ARGS ?=
 ZAPLAKE_KILLS ?= 200
-WORKERS ?= 2
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint bench chaos lock clean
@@ -24,7 +24,7 @@ run: $(VENV)/.ready ## Start everything on this machine, with a simulated gatewa
 	$(VENV)/bin/zaplake up --demo $(RUN_ARGS)
 
 test: $(VENV)/.ready ## Run the tests (PostgreSQL comes from a Python package unless DATABASE_URL is set)
-	$(PY) -m pytest -n $(WORKERS) --dist loadfile -m "not chaos" $(TEST_ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not chaos" $(TEST_ARGS)
 
 lint: $(VENV)/.ready ## Check style, types and who may import whom
 	$(VENV)/bin/ruff check .

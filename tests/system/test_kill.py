@@ -56,7 +56,7 @@ async def storm(
     return ledger
 
 
-@pytest.mark.parametrize("kills", [6, LONG])
+@pytest.mark.parametrize("kills", [4, LONG])
 @pytest.mark.timeout(900)
 async def test_a_signed_event_that_got_201_survives_kills(
     dsn: str, tmp_path: Path, kills: int, seed: int, reckon: Reckon
@@ -67,7 +67,7 @@ async def test_a_signed_event_that_got_201_survives_kills(
     await reckon("kill -9, backends", dsn=dsn, ledger=ledger, rounds=kills)
 
 
-@pytest.mark.parametrize("kills", [9, LONG])
+@pytest.mark.parametrize("kills", [5, LONG])
 @pytest.mark.timeout(900)
 async def test_a_webhook_that_got_200_reaches_the_lake_through_kills(
     dsn: str, tmp_path: Path, kills: int, seed: int, reckon: Reckon
