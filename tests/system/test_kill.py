@@ -1,7 +1,7 @@
 """kill -9 of the collector or a backend at any moment: what was acknowledged is in the lake once, intact.
 
-The short form kills each process in each way, `make chaos` ZAPLAKE_KILLS times, half of them at each door;
-ZAPLAKE_SEED repeats a run.
+The short form kills a few times in ways that the seed draws, `make chaos` ZAPLAKE_KILLS times in all ways,
+half of them at each door; ZAPLAKE_SEED repeats a run.
 """
 
 from __future__ import annotations
