@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Column,
     DateTime,
@@ -14,10 +13,11 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
-    event,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
+
+from ingest.ddl import run_when
 
 _TIME: Final = DateTime(timezone=True)
 _ZERO: Final = text("0")
@@ -80,8 +80,4 @@ def add_coverage(metadata: MetaData) -> None:
         comment="Facts by the channels that brought them, an hour each, as each file of a collector counts",
     )
     for statement in (_VIEW, _VIEW_COMMENT):
-        event.listen(
-            metadata,
-            "after_create",
-            DDL(statement),  # type: ignore[no-untyped-call]  # SQLAlchemy 2.1 does not annotate it
-        )
+        run_when(metadata, "after_create", statement)

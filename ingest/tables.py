@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     CheckConstraint,
     Column,
@@ -22,12 +21,12 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
-    event,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from ingest.coverage_tables import add_coverage
+from ingest.ddl import run_when
 from ingest.inbox.tables import add_inbox, add_order
 from ingest.rules.tables import add_rules
 
@@ -90,12 +89,10 @@ for _name, _bounds in (
     ("whatsapp_event_logs_past", f"FROM (MINVALUE) TO ('{LOG_EPOCH}')"),
     ("whatsapp_event_logs_future", f"FROM ('{LOG_EPOCH}') TO (MAXVALUE)"),
 ):
-    event.listen(
+    run_when(
         whatsapp_event_logs,
         "after_create",
-        DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy 2.1 does not annotate it
-            f"CREATE TABLE {SCHEMA}.{_name} PARTITION OF {SCHEMA}.whatsapp_event_logs FOR VALUES {_bounds}"
-        ),
+        f"CREATE TABLE {SCHEMA}.{_name} PARTITION OF {SCHEMA}.whatsapp_event_logs FOR VALUES {_bounds}",
     )
 
 add_order(metadata, whatsapp_event_logs, ("_past", "_future"))

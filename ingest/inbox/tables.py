@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     CheckConstraint,
     Column,
@@ -19,10 +18,11 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
-    event,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
+
+from ingest.ddl import run_when
 
 # The key's upper 16 bits keep it apart from every other advisory lock of this database. It is read before
 # the lock is taken, and taken before the first nextval: what this transaction writes lies above it.
@@ -102,9 +102,9 @@ _INBOX_COMMENT: Final = (
 def add_order(metadata: MetaData, log: Table, partitions: Sequence[str]) -> None:
     """The functions and triggers that tell up to which seq the log is complete."""
     for statement in (_RESERVE, _HORIZON, *_COMMENTS):
-        _run(metadata, "before_create", statement)
+        run_when(metadata, "before_create", statement)
     for suffix in ("", *partitions):
-        _run(
+        run_when(
             log,
             "after_create",
             f"CREATE TRIGGER reserve_seq BEFORE INSERT ON lake.{log.name}{suffix} "
@@ -158,7 +158,7 @@ def add_inbox(metadata: MetaData) -> None:
         comment="Events that reached the backend more than once: how many copies, and when the last one came",
     )
     for statement in (_INBOX, _INBOX_COMMENT):
-        _run(metadata, "after_create", statement)
+        run_when(metadata, "after_create", statement)
 
 
 def _add_failures(metadata: MetaData) -> None:
@@ -182,12 +182,4 @@ def _add_failures(metadata: MetaData) -> None:
         ),
         Index("inbox_failures_due_idx", "consumer", "due_at", postgresql_where=text("state = 'FAILED'")),
         comment="Events that a rule failed on: tried again when due, or dead; a row goes when it succeeds",
-    )
-
-
-def _run(target: MetaData | Table, when: str, statement: str) -> None:
-    event.listen(
-        target,
-        when,
-        DDL(statement.replace("%", "%%")),  # type: ignore[no-untyped-call]  # SQLAlchemy 2.1 does not annotate it
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from sqlalchemy import (
-    DDL,
     BigInteger,
     CheckConstraint,
     Column,
+    Connection,
     DateTime,
     Identity,
     Index,
@@ -42,14 +42,13 @@ def _listed(states: tuple[str, ...]) -> str:
     return ", ".join(f"'{state}'" for state in states)
 
 
-event.listen(
-    metadata,
-    "before_create",
-    DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy 2.1 does not annotate it
+@event.listens_for(metadata, "before_create")
+def _make_clock(_target: MetaData, connection: Connection, **_options: object) -> None:
+    connection.exec_driver_sql(
         f"CREATE FUNCTION {SCHEMA}.now() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE "
         "RETURN clock_timestamp()"
-    ),
-)
+    )
+
 
 rowid_seq = Sequence("rowid_seq", schema=SCHEMA, metadata=metadata, data_type=BigInteger)
 lease_seq = Sequence("lease_seq", schema=SCHEMA, metadata=metadata, data_type=BigInteger)
@@ -102,20 +101,17 @@ records = Table(
     comment="What waits or is being worked on, a row a record; what was delivered is gone from here",
 )
 
+
 # fillfactor: a renewal changes no index, so it stays on its page when there is room. autovacuum: each record
 # leaves two dead rows behind, so the table is cleaned after 1 % of it (and 1,000 rows), at full speed: it is
 # small, and a claim reads past what is not cleaned.
-for _setting in (
-    "fillfactor = 80",
-    "autovacuum_vacuum_scale_factor = 0.01",
-    "autovacuum_vacuum_threshold = 1000",
-    "autovacuum_vacuum_cost_delay = 0",
-):
-    event.listen(
-        records,
-        "after_create",
-        DDL(f"ALTER TABLE {SCHEMA}.records SET ({_setting})"),  # type: ignore[no-untyped-call]  # as above
+@event.listens_for(records, "after_create")
+def _tune(_target: Table, connection: Connection, **_options: object) -> None:
+    connection.exec_driver_sql(
+        f"ALTER TABLE {SCHEMA}.records SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, "
+        "autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0)"
     )
+
 
 dead = Table(
     "dead",

@@ -76,8 +76,8 @@ def test_dockerfile_copies_every_room() -> None:
 
 def test_every_suppression_says_why() -> None:
     """A silenced checker is a claim; the reason stands in its line."""
-    silenced = re.compile(r"#\s*(type: ignore\[[^\]]+\]|noqa: [A-Z0-9, ]+)(?P<why>.*)$")
-    bare = re.compile(r"#\s*(type: ignore(?!\[)|noqa(?!: [A-Z]))")
+    silenced = re.compile(r"#\s*(type:\s*ignore\[[^\]]+\]|noqa:\s*[A-Z0-9, ]+)(?P<why>.*)$")
+    bare = re.compile(r"#\s*(type:\s*ignore(?!\[)|noqa(?!:\s*[A-Z]))")
     found = []
     for path in tracked():
         if path.suffix != ".py" or path == Path(__file__):

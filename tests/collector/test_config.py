@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from collector.config import CollectorConfig, Limits
-from contracts.configured import CaptureFilter, ConfigError, GatewayConfig
+from contracts.configured import CaptureFilter, ChatClass, ConfigError, Family, GatewayConfig
 
 
 def config(**changes: Any) -> CollectorConfig:
@@ -83,9 +83,9 @@ def test_guessable_secrets_and_odd_names_are_refused(values: dict[str, Any]) -> 
 
 def test_unknown_family_kind_and_chat_class_are_refused() -> None:
     with pytest.raises(ConfigError, match="family"):
-        GatewayConfig(name="x", family="signal")  # type: ignore[arg-type]  # what a settings file may hold
+        GatewayConfig(name="x", family=cast(Family, "signal"))
     with pytest.raises(ConfigError, match="chat class"):
-        CaptureFilter(chat_classes=frozenset({"crowd"}))  # type: ignore[arg-type]  # what a settings file may hold
+        CaptureFilter(chat_classes=frozenset({cast(ChatClass, "crowd")}))
     with pytest.raises(ConfigError, match="unknown kind"):
         CaptureFilter(kinds=frozenset({"mesage"}))  # allowed alone, it would drop every event
 

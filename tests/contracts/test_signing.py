@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.signing import BodyMacs, sign, verify, verify_cloud, verify_evolution_jwt, verify_waha
+from tests.support.missing import not_installed
 
 SECRET, OLD, OTHER = b"current secret", b"previous secret", b"somebody else's"
 EVENT_ID = "8a7f1b1e-9d0c-5e55-8e2a-0d6f3f1f5a11"
@@ -43,7 +44,7 @@ HOSTILE = [
 def test_openssl_makes_the_same_signature(body: bytes) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("openssl is not installed")
+        not_installed("openssl")
     signed = subprocess.run(
         [openssl, "dgst", "-sha256", "-hmac", SECRET.decode(), "-r"],
         input=EVENT_ID.encode() + b"." + body,

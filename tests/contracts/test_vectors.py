@@ -19,6 +19,7 @@ from contracts.compact import compact_json
 from contracts.identity import NAMESPACE, event_id
 from contracts.jsontext import decode
 from contracts.signing import sign, verify
+from tests.support.missing import not_installed
 
 CONTRACTS = Path(__file__).parents[2] / "contracts"
 CHECKER = Path(__file__).with_name("check_vectors.mjs")
@@ -88,7 +89,7 @@ def test_a_blob_vector(vector: dict[str, str]) -> None:
 def node() -> str:
     found = shutil.which("node")
     if found is None:
-        pytest.skip("node is not installed")
+        not_installed("node")
     return found
 
 

@@ -11,10 +11,8 @@ import pytest
 
 from contracts.gateways import baileys
 from tests.contracts.gateways.collecting import Collector
-from tests.golden.table import SHARED
 
 RECORDINGS: Final = Path(__file__).resolve().parent / "fixtures" / "baileys"
-SHARED_RECORDINGS: Final = SHARED / "recordings" / "baileys"
 CASES: Final[dict[str, dict[str, object]]] = json.loads((RECORDINGS / "index.json").read_text("utf-8"))[
     "cases"
 ]
@@ -71,15 +69,6 @@ def test_the_index_and_the_folders_agree() -> None:
     folders = {path.parent.relative_to(RECORDINGS).as_posix() for path in RECORDINGS.rglob("*/*/*.json")}
     assert folders == set(CASES)
     assert len(CASES) == 56
-
-
-@pytest.mark.skipif(not SHARED_RECORDINGS.is_dir(), reason="no shared recordings beside the repository")
-def test_the_fixtures_are_the_shared_recordings() -> None:
-    shared = {
-        path.relative_to(SHARED_RECORDINGS): path.read_bytes() for path in SHARED_RECORDINGS.rglob("*.json")
-    }
-    ours = {path.relative_to(RECORDINGS): path.read_bytes() for path in RECORDINGS.rglob("*.json")}
-    assert ours == shared
 
 
 def test_a_drained_edit_stays_one_message_and_its_time_is_doubtful() -> None:
