@@ -46,6 +46,8 @@ class Limits:
     keep_alive_s: int = 75
     instances_max: int = 10_000
     tally_rows_max: int = 5_000
+    housekeeping_s: float = 5.0
+    """How often storms, backlog, counts of channels and fading alerts are looked at."""
     alerts_kept_max: int = 200
     alert_repeat_s: float = REPEAT_S
     clock_skew_alert_s: float = 60.0

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 import structlog
 
@@ -35,9 +35,6 @@ from outbox.store import StoreError
 
 if TYPE_CHECKING:
     from collector.amqp_door import AmqpDoor
-
-HOUSEKEEPING_S: Final = 5.0
-"""How often storms, backlog and fading alerts are looked at."""
 
 _log = structlog.get_logger("collector.daemon")
 
@@ -232,7 +229,7 @@ class Daemon:
         return [
             janitor.run(asyncio.Event()),
             parts.alerts.keep_saved(parts.store),
-            keep_house(parts.capture, parts.meter, parts.reporter, parts.alerts),
+            self._keep_house(parts),
             keep_beating(
                 self._config.heartbeat_s,
                 backend=parts.backend,
@@ -245,24 +242,23 @@ class Daemon:
             ),
         ]
 
+    async def _keep_house(self, parts: _Parts) -> None:
+        """Runs for ever: ends storms, saves states, counts channels, watches depth, fades alerts.
 
-async def keep_house(capture: Capture, meter: LossMeter, reporter: Reporter, alerts: Alerts) -> None:
-    """Runs for ever: ends storms, saves states, counts channels, watches depth, fades alerts.
-
-    It retries a failing store.
-    """
-    while True:
-        await asyncio.sleep(HOUSEKEEPING_S)
-        alerts.fade()
-        alerts.repeat()
-        capture.prune_counts()
-        try:
-            await capture.release_storms()
-            await capture.instances.save()
-            await meter.sweep()
-            await reporter.watch()
-        except StoreError as error:
-            _log.warning("housekeeping.failed", error=type(error).__name__)
+        It retries a failing store.
+        """
+        while True:
+            await asyncio.sleep(self._config.limits.housekeeping_s)
+            parts.alerts.fade()
+            parts.alerts.repeat()
+            parts.capture.prune_counts()
+            try:
+                await parts.capture.release_storms()
+                await parts.capture.instances.save()
+                await parts.meter.sweep()
+                await parts.reporter.watch()
+            except StoreError as error:
+                _log.warning("housekeeping.failed", error=type(error).__name__)
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]], seconds_max: float) -> None:

@@ -21,13 +21,12 @@ def told(state: DaemonState) -> None:
         print(state.port, flush=True)
 
 
-async def main(folder: Path, url: str, brokers: tuple[AmqpConfig, ...]) -> None:
+async def collect(folder: Path, url: str, brokers: tuple[AmqpConfig, ...]) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await Daemon(collector_config(folder, url, amqp=brokers)).run(stop, told)
 
 
-if __name__ == "__main__":
-    asyncio.run(
-        main(Path(sys.argv[1]), sys.argv[2], tuple(AmqpConfig(**json.loads(told)) for told in sys.argv[3:]))
-    )
+def main() -> None:
+    folder, url, *brokers = sys.argv[1:]
+    asyncio.run(collect(Path(folder), url, tuple(AmqpConfig(**json.loads(broker)) for broker in brokers)))

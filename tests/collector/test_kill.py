@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -15,27 +13,25 @@ import httpx
 
 from tests.collector.running import DEADLINE_S, eventually, message
 from tests.collector.scripted import ScriptedBackend
+from tests.support.prepared import Prepared
 
-ROOT = Path(__file__).parent.parent.parent
 CLIENTS = 64
 KILLS = 2
 
 
 @contextlib.asynccontextmanager
-async def process(folder: Path, url: str, *brokers: str) -> AsyncIterator[tuple[Process, int]]:
+async def process(folder: Path, url: str, *brokers: str) -> AsyncIterator[tuple[Prepared, int]]:
     """A collector's process and its port; killed at the end unless it ended."""
-    command = (sys.executable, "-m", "tests.collector.process", str(folder), url, *brokers)
-    child = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
-    assert child.stdout is not None
+    child = await Prepared.start("tests.collector.process", [str(folder), url, *brokers])
     try:
         async with asyncio.timeout(DEADLINE_S):
             while not (line := await child.stdout.readline()).strip().isdigit():
                 assert line, "the collector ended before it was ready"
         yield child, int(line)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-        await child.communicate()
+        child.kill()
+        await child.wait()
+        child.close()
 
 
 async def test_kill_9_in_the_middle_loses_nothing_acknowledged(tmp_path: Path) -> None:

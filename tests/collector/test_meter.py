@@ -93,10 +93,7 @@ async def test_what_the_backend_did_not_keep_is_told_again(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-async def test_a_backend_that_keeps_no_counts_is_told_them_until_it_does(
-    tmp_path: Path, keeps: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("collector.daemon.HOUSEKEEPING_S", 0.02)
+async def test_a_backend_that_keeps_no_counts_is_told_them_until_it_does(tmp_path: Path, keeps: bool) -> None:
     told: list[list[object]] = []
 
     def script(request: Request) -> Reply | None:
@@ -106,7 +103,7 @@ async def test_a_backend_that_keeps_no_counts_is_told_them_until_it_does(
         return Reply(200, json.dumps({"scopes": [], "keeps_coverage": keeps}).encode())
 
     async with ScriptedBackend(script=script) as there:
-        limits = Limits(channel_grace_s=0.001)
+        limits = Limits(channel_grace_s=0.001, housekeeping_s=0.02)
         config = collector_config(tmp_path, there.url, heartbeat_s=0.02, limits=limits)
         async with running(config) as collector:
             await collector.post("/gateways/evolution/loja-sp", message(1))
@@ -119,12 +116,9 @@ async def test_a_backend_that_keeps_no_counts_is_told_them_until_it_does(
             assert value(page, "zaplake_collector_channel_records_total", **names) >= 1
 
 
-async def test_counts_reach_the_view_of_the_lake(
-    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("collector.daemon.HOUSEKEEPING_S", 0.02)
+async def test_counts_reach_the_view_of_the_lake(dsn: str, tmp_path: Path) -> None:
     async with ingest.backend(dsn) as there:
-        limits = Limits(channel_grace_s=0.001)
+        limits = Limits(channel_grace_s=0.001, housekeeping_s=0.02)
         config = collector_config(
             tmp_path,
             f"http://127.0.0.1:{there.port}",

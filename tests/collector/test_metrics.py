@@ -74,12 +74,11 @@ async def test_an_outage_shows_as_depth_age_and_pause(backend: ScriptedBackend, 
         assert value(page, f"{PREFIX}shipping_halted") == 0
 
 
-async def test_the_documented_metrics_are_the_registry(
-    backend: ScriptedBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("collector.daemon.HOUSEKEEPING_S", 0.02)
+async def test_the_documented_metrics_are_the_registry(backend: ScriptedBackend, tmp_path: Path) -> None:
     page = ""
-    config = collector_config(tmp_path, backend.url, limits=Limits(channel_grace_s=0.001))
+    config = collector_config(
+        tmp_path, backend.url, limits=Limits(channel_grace_s=0.001, housekeeping_s=0.02)
+    )
     async with running(config) as collector:
         await collector.post("/gateways/evolution/loja-sp", message(1))
         await collector.post("/gateways/nobody/x", b"{}")

@@ -27,7 +27,9 @@ async def post(collector: Running, number: int) -> int:
 async def test_a_full_outbox_answers_503_and_heals_without_a_restart(tmp_path: Path) -> None:
     outage = Outage()
     async with ScriptedBackend(script=outage) as backend:
-        config = collector_config(tmp_path, backend.url, limits=limits(outbox_rows_max=ROWS_MAX))
+        config = collector_config(
+            tmp_path, backend.url, limits=limits(outbox_rows_max=ROWS_MAX, housekeeping_s=0.1)
+        )
         async with running(config) as collector:
             assert [await post(collector, n) for n in range(4)] == [200] * 4
 

@@ -36,7 +36,9 @@ def status_of(number: int) -> bytes:
 
 def shedding_config(folder: Path, backend: ScriptedBackend, *, rows_max: int) -> CollectorConfig:
     policy = CapturePolicy(shed=("message.status",))
-    return collector_config(folder, backend.url, capture=policy, limits=limits(outbox_rows_max=rows_max))
+    return collector_config(
+        folder, backend.url, capture=policy, limits=limits(outbox_rows_max=rows_max, housekeeping_s=0.1)
+    )
 
 
 async def post_status(collector: Running, number: int) -> int:

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from collector.config import Limits
-from tests.collector.running import Running, collector_config, eventually, message, running
+from tests.collector.running import Running, collector_config, eventually, limits, message, running
 from tests.ingest.backend import SECRET, Backend, backend
 from tests.ingest.gateways import direct_to
 from tests.ingest.inbox.running import HOW_MANY, RAN, consumer, counting, until
@@ -48,6 +48,7 @@ async def collecting(
         secrets=(SECRET,),
         amqp=(rabbit.config(queue=queue),),
         heartbeat_s=0.2,
+        limits=limits(housekeeping_s=0.05),
     )
     async with running(config, wall_s=wall_s) as collector:
 
@@ -72,9 +73,8 @@ async def came_in(collector: Running, count: int) -> None:
 
 
 async def test_twenty_copies_by_five_doors_are_one_row_and_one_run(
-    dsn: str, rabbit: Rabbit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dsn: str, rabbit: Rabbit, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("collector.daemon.HOUSEKEEPING_S", 0.05)
     body, wall = message(1, rabbit.instance), Wall()
     connection = await asyncpg.connect(dsn)
     await connection.execute(RAN)

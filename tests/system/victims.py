@@ -6,15 +6,14 @@ import asyncio
 import contextlib
 import enum
 import json
-import os
 import random
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tests.support.dying import Point
+from tests.support.prepared import Prepared
 
 START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 30.0
@@ -33,12 +32,6 @@ class Death(enum.Enum):
 _POINTS: Final = {Death.BEFORE_COMMIT: Point.BEFORE_COMMIT, Death.AFTER_COMMIT: Point.AFTER_COMMIT}
 
 
-def kill(process: asyncio.subprocess.Process) -> None:
-    """SIGKILL to a process that may just have died by itself."""
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-
-
 class Victim:
     """A server process (``tests.support.dying``). ``port`` is where its current life listens."""
 
@@ -48,18 +41,11 @@ class Victim:
         self.port = 0
         self._arguments = arguments
         self._log = log
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Prepared | None = None
 
     async def start(self) -> None:
         """Returns when its door accepts. RuntimeError, with the log, when it does not start."""
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.support.dying", *self._arguments(self.port)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-            )
-        assert self._process.stdout is not None
+        self._process = await Prepared.start("tests.support.dying", self._arguments(self.port), log=self._log)
         line = await asyncio.wait_for(self._process.stdout.readline(), START_S_MAX)
         if not line:
             raise RuntimeError(f"{self.name} did not start: {self._log.read_text()[-4000:]}")
@@ -68,8 +54,6 @@ class Victim:
     async def obey(self, order: str, value: float) -> None:
         """Gives an order (``tests.support.orders``); returns when it was carried out."""
         assert self._process is not None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         line = json.dumps({order: value}).encode() + b"\n"
         self._process.stdin.write(line)
         assert await asyncio.wait_for(self._process.stdout.readline(), ORDER_S_MAX) == line
@@ -95,12 +79,13 @@ class Victim:
             reached = True
             await asyncio.sleep(chance.uniform(0, RANDOM_S_MAX))
         else:
-            os.kill(self._process.pid, point.value)
+            self._process.send_signal(point.value)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), POINT_S_MAX)
                 reached = True
-        kill(self._process)
+        self._process.kill()
         assert await asyncio.wait_for(self._process.wait(), STOP_S_MAX) == -signal.SIGKILL
+        self._process.close()
         return reached
 
     async def stop(self) -> None:
@@ -111,5 +96,6 @@ class Victim:
         try:
             await asyncio.wait_for(self._process.wait(), STOP_S_MAX)
         except TimeoutError:
-            kill(self._process)
+            self._process.kill()
             await self._process.wait()
+        self._process.close()

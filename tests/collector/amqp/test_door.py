@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from collector import daemon
 from collector.amqp_config import DLQ, RETURNED
 from contracts import translation
 from contracts.events import Reading
@@ -330,12 +329,12 @@ async def test_stopping_ends_the_consumer_and_leaves_the_rest_in_the_queue(
     assert await rabbit.waiting(rabbit.queue + RETURNED) == 0
 
 
-async def test_one_door_that_falls_silent_is_told(
-    tmp_path: Path, rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(daemon, "HOUSEKEEPING_S", 0.05)
+async def test_one_door_that_falls_silent_is_told(tmp_path: Path, rabbit: Rabbit) -> None:
     config = collector_config(
-        tmp_path, NO_BACKEND, amqp=(rabbit.config(),), limits=limits(channel_silent_s=0.001)
+        tmp_path,
+        NO_BACKEND,
+        amqp=(rabbit.config(),),
+        limits=limits(channel_silent_s=0.001, housekeeping_s=0.05),
     )
     async with running(config) as collector:
         await consuming(collector)

@@ -7,10 +7,7 @@ import contextlib
 import os
 import random
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -19,30 +16,28 @@ import pytest
 
 from tests.ingest.inbox.log import write
 from tests.ingest.inbox.running import DEADLINE_S, DOUBLES, HOW_MANY, RAN, consumer, counting, running, until
+from tests.support.prepared import Prepared
 
-ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("ZAPLAKE_KILLS", "100"))
 EVENTS = 100
 """Written in each round, in a few shards."""
 
 
 @contextlib.asynccontextmanager
-async def worker(dsn: str, *flags: str) -> AsyncIterator[Process]:
+async def worker(dsn: str, *flags: str) -> AsyncIterator[Prepared]:
     """A process that runs the counting rule; killed at the end when it still lives."""
-    command = [sys.executable, "-m", "tests.support.working", "--dsn", dsn, *flags]
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE)
-    assert process.stdout is not None
+    process = await Prepared.start("tests.support.working", ["--dsn", dsn, *flags])
     try:
         async with asyncio.timeout(DEADLINE_S):
             assert await process.stdout.readline() == b"working\n"
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        process.kill()
         await process.wait()
+        process.close()
 
 
-async def has_stopped(process: Process) -> None:
+async def has_stopped(process: Prepared) -> None:
     """Waits until it is dead or stands still."""
     async with asyncio.timeout(DEADLINE_S):
         while process.returncode is None and not stands_still(process.pid):

@@ -1,0 +1,94 @@
+"""Processes of a test's own that start at once: a server of multiprocessing imports for them and forks them.
+
+They are real processes: they have a pid, die by SIGKILL, and share nothing with the test but one socket,
+which is their stdin and stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Final, Self
+
+IMPORTED: Final = ("tests.support.dying", "tests.support.working", "tests.collector.process")
+"""What the server imports, once a test session; what else a process needs it imports by itself."""
+
+_context: Final = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(list(IMPORTED))
+
+
+class Prepared:
+    """A process, with as much of ``asyncio.subprocess.Process`` as the tests need."""
+
+    def __init__(
+        self, process: ForkServerProcess, stdout: asyncio.StreamReader, stdin: asyncio.StreamWriter
+    ) -> None:
+        self.stdout, self.stdin = stdout, stdin
+        self._process = process
+        self._ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(process.sentinel, self._heard)
+
+    @classmethod
+    async def start(cls, module: str, arguments: Sequence[str], *, log: Path | None = None) -> Self:
+        """``main()`` of that module with these arguments; ``log`` takes its stderr, else it is the test's."""
+        ours, theirs = socket.socketpair()
+        process = _context.Process(target=_born, args=(module, list(arguments), theirs, log), daemon=True)
+        with theirs:
+            process.start()
+        return cls(process, *await asyncio.open_connection(sock=ours))
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """As of ``subprocess``; None while it lives."""
+        return self._process.exitcode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Does nothing to a process that ended."""
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """Its return code, once it ended."""
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    def close(self) -> None:
+        """Of a process that ended: gives back what the test held of it."""
+        self.stdin.close()
+
+    def _heard(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._process.sentinel)
+        self._ended.set()
+
+
+def _born(module: str, arguments: list[str], line: socket.socket, log: Path | None) -> None:
+    """In the new process."""
+    for number in (0, 1):
+        os.dup2(line.fileno(), number)
+    line.close()
+    if log is not None:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.argv = [module, *arguments]
+    importlib.import_module(module).main()
