@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -23,6 +24,8 @@ BIN: Final = Path("/usr/lib/rabbitmq/bin")
 """Debian's scripts behind ``/usr/sbin``, which would change the user and the folder."""
 START_S_MAX: Final = 90.0
 STOP_S_MAX: Final = 30.0
+PORTS: Final = range(20_000, 32_000)
+"""Below those that Linux gives to connections."""
 DEADLINE_S: Final = 15.0
 """What a test waits for at most."""
 
@@ -143,14 +146,21 @@ def no_broker(reason: str) -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on, and that no connection gets by itself.
+
+    A server that stays away for minutes would find one of those taken, if only by somebody who tries to
+    reach it: to a port without a server a connection can be its own other end.
+    """
+    for port in random.sample(PORTS, k=len(PORTS)):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise NoBroker("no port is free")
 
 
 def _accepts(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
+    """True when a RabbitMQ answers there: it says which protocol it speaks."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+        connection.sendall(b"AMQP\x00\x00\x00\x00")
+        return connection.recv(4) == b"AMQP"
     return False
