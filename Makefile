@@ -36,7 +36,7 @@ bench: $(VENV)/.ready ## Print ours, the reference and the ratio of every figure
 	$(PY) -m bench $(BENCH_ARGS)
 
 chaos: $(VENV)/.ready ## Every disaster many times, a table at the end (under 15 minutes; docs/chaos.md)
-	ZAPLAKE_KILLS=$(ZAPLAKE_KILLS) $(PY) -m pytest -m chaos -s -p no:cacheprovider \
+	ZAPLAKE_KILLS=$(ZAPLAKE_KILLS) $(PY) -m pytest -m chaos -v -n 2 --maxschedchunk 1 -p no:cacheprovider \
 	  --timeout 600 --session-timeout 900 $(CHAOS_ARGS)
 
 lock: $(VENV)/.ready ## Pin every dependency with its hashes (needs uv)

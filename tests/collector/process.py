@@ -30,3 +30,7 @@ async def collect(folder: Path, url: str, brokers: tuple[AmqpConfig, ...]) -> No
 def main() -> None:
     folder, url, *brokers = sys.argv[1:]
     asyncio.run(collect(Path(folder), url, tuple(AmqpConfig(**json.loads(broker)) for broker in brokers)))
+
+
+if __name__ == "__main__":
+    main()

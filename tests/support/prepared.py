@@ -18,7 +18,12 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Final, Self
 
-IMPORTED: Final = ("tests.support.dying", "tests.support.working", "tests.collector.process")
+IMPORTED: Final = (
+    "tests.collector.process",
+    "tests.support.dying",
+    "tests.support.queue_worker",
+    "tests.support.working",
+)
 """What the server imports, once a test session; what else a process needs it imports by itself."""
 
 _context: Final = multiprocessing.get_context("forkserver")

@@ -51,7 +51,7 @@ def _delivered(record: Record, clock: SystemClock) -> Settlement:
     return Settlement(rowid=record.rowid, lease=record.lease, verdict=Verdict.DELIVERED, now=clock.now())
 
 
-async def main(dsn: str, queue: str, lease_s: float, *, hold: bool) -> None:
+async def work_on(dsn: str, queue: str, lease_s: float, *, hold: bool) -> None:
     config = QueueConfig(lease_s=lease_s, call_s_max=lease_s / 2)
     clock = SystemClock()
     async with open_pool(PoolConfig(dsn=dsn)) as connections, asyncio.TaskGroup() as tasks:
@@ -67,5 +67,10 @@ async def main(dsn: str, queue: str, lease_s: float, *, hold: bool) -> None:
         tasks.create_task(work(store, hold=hold))
 
 
+def main() -> None:
+    dsn, queue, lease_s, *flags = sys.argv[1:]
+    asyncio.run(work_on(dsn, queue, float(lease_s), hold="--hold" in flags))
+
+
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3]), hold="--hold" in sys.argv))
+    main()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import os
 import random
 from pathlib import Path
 
@@ -54,4 +53,4 @@ async def test_kill_9_between_delivery_and_acknowledgement_loses_nothing(
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 async def test_many_kills_lose_nothing(tmp_path: Path, rabbit: Rabbit) -> None:
-    await survive(tmp_path, rabbit, kills=int(os.environ.get("ZAPLAKE_KILLS", "20")), per_kill=100)
+    await survive(tmp_path, rabbit, kills=20, per_kill=100)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
 import signal
 from collections.abc import AsyncIterator
@@ -18,7 +17,7 @@ from tests.ingest.inbox.log import write
 from tests.ingest.inbox.running import DEADLINE_S, DOUBLES, HOW_MANY, RAN, consumer, counting, running, until
 from tests.support.prepared import Prepared
 
-KILLS = int(os.environ.get("ZAPLAKE_KILLS", "100"))
+KILLS = 100
 EVENTS = 100
 """Written in each round, in a few shards."""
 
