@@ -7,6 +7,7 @@ which is their stdin and stdout.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import multiprocessing
 import os
@@ -61,9 +62,10 @@ class Prepared:
         return self._process.exitcode
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Does nothing to a process that ended."""
+        """Does nothing to a process that ended, though its end may not have been heard of yet."""
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

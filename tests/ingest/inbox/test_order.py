@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import random
 import re
@@ -182,7 +183,7 @@ async def hammer(dsn: str, horizon: str, *, seconds: float, seed: int) -> tuple[
         reader, ends = Reader(reading, horizon), asyncio.get_running_loop().time() + seconds
 
         async def writing(connection: asyncpg.Connection[Any], waits: list[float]) -> None:
-            for turn, wait in enumerate(waits):
+            for turn, wait in enumerate(itertools.cycle(waits)):
                 if asyncio.get_running_loop().time() > ends:
                     return
                 async with connection.transaction():
