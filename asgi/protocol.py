@@ -10,10 +10,44 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 HEAD_BYTES_MAX: Final = 64 * 1024
 HEAD_S_MAX: Final = 20.0
 """From the connection, or the first byte of a later request, to the first byte of its body (or its end)."""
+JOINED_BYTES_MAX: Final = 16 * 1024
 
 _TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 )
+
+
+class JoinedWrites:
+    """A transport that makes one packet of the head and the body of an answer: uvicorn writes them apart.
+
+    What is written in one turn of the loop leaves at its end, or once it is ``JOINED_BYTES_MAX``.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._pieces: list[bytes] = []
+        self._bytes = 0
+
+    def write(self, data: bytes) -> None:
+        if not self._pieces:
+            self._loop.call_soon(self._flush)
+        self._pieces.append(data)
+        self._bytes += len(data)
+        if self._bytes >= JOINED_BYTES_MAX:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def _flush(self) -> None:
+        if self._pieces:
+            self._transport.write(b"".join(self._pieces))
+            self._pieces.clear()
+            self._bytes = 0
 
 
 class BoundedHeads(HttpToolsProtocol):
@@ -31,7 +65,8 @@ class BoundedHeads(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(cast("asyncio.Transport", transport))
+        joining = JoinedWrites(cast("asyncio.Transport", transport), self.loop)
+        super().connection_made(cast("asyncio.Transport", joining))
         self._timer = self.loop.call_later(HEAD_S_MAX, self._too_late)
 
     def connection_lost(self, exc: Exception | None) -> None:

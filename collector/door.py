@@ -7,7 +7,7 @@ said to one; 404 is left for paths that are no gateway.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -31,7 +31,7 @@ from asgi.exposition import METRICS_PATH, METRICS_TYPE
 from asgi.inflate import UnknownEncoding, inflated
 from asgi.peer import asks_from_here, is_loopback
 from asgi.tracing import span, tracer_of
-from asgi.types import Message, Receive, Received, Scope, Send
+from asgi.types import Receive, Received, Scope, Send
 from collector.alerts import Alerts
 from collector.capture import Capture
 from collector.config import CollectorConfig
@@ -109,15 +109,6 @@ class Door:
         """Answers one request. Nothing but cancellation leaves here as an exception."""
         if scope["type"] != "http":
             return
-
-        async def counted(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._capture.metrics.answered(message["status"])
-            await send(message)
-
-        await self._route(scope, receive, counted)
-
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         parts = segments(scope["raw_path"])
         gate = self._gates.get(parts[1]) if len(parts) > 1 and parts[0] == PREFIX else None
         if gate is None:
@@ -130,12 +121,23 @@ class Door:
         elif method == "GET" and gate.gateway.family == "cloudapi":
             await self._handshake(gate, scope, send)
         else:
-            await send_answer(send, 405, _NOT_ALLOWED, PROBLEM_JSON, ((b"allow", b"POST"),))
+            await self._answer(send, 405, _NOT_ALLOWED, PROBLEM_JSON, ((b"allow", b"POST"),))
+
+    async def _answer(
+        self,
+        send: Send,
+        status: int,
+        body: bytes,
+        content_type: bytes = JSON,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        self._capture.metrics.answered(status)
+        await send_answer(send, status, body, content_type, headers)
 
     async def _beside(self, parts: list[bytes], scope: Scope, send: Send) -> None:
         """Paths that are no gateway."""
         if parts == [b"healthz"]:
-            await send_answer(send, 200, _HEALTHY)
+            await self._answer(send, 200, _HEALTHY)
         elif parts == [b"status"] and asks_from_here(scope):
             await self._tell(send, self._told_status, JSON)
         elif parts == _METRICS and (self._metrics_open or asks_from_here(scope)):
@@ -144,7 +146,7 @@ class Door:
             self._capture.tally.add_total("no_gateway")
             if parts[:1] == [PREFIX] and scope["method"] == "POST":  # it drops the event for good on 404
                 self._alerts.raise_("door.no_gateway", detail=self._no_such_gateway, fades=True)
-            await send_answer(send, 404, _NOT_FOUND, PROBLEM_JSON)
+            await self._answer(send, 404, _NOT_FOUND, PROBLEM_JSON)
 
     async def _told_status(self) -> bytes:
         return _encode(await self._status())
@@ -154,19 +156,19 @@ class Door:
             body = await page()
         except StoreError as error:
             _log.warning("status.failed", error=type(error).__name__)
-            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+            await self._answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
         else:
-            await send_answer(send, 200, body, content_type)
+            await self._answer(send, 200, body, content_type)
 
     async def _handshake(self, gate: _Gate, scope: Scope, send: Send) -> None:
         challenge = gate.credentials.answer_to_handshake(scope["query_string"])
         if challenge is not None:
-            await send_answer(send, 200, challenge, _TEXT, _NOSNIFF)
+            await self._answer(send, 200, challenge, _TEXT, _NOSNIFF)
         else:
             is_set = gate.gateway.verify_token is not None
             detail = "wrong verify token" if is_set else "no verify_token is configured"
             self._alerts.raise_("door.handshake", gate.gateway.name, detail, fades=True)
-            await send_answer(send, 403, _FORBIDDEN, PROBLEM_JSON)
+            await self._answer(send, 403, _FORBIDDEN, PROBLEM_JSON)
 
     async def _post(self, gate: _Gate, place: Place, scope: Scope, receive: Receive, send: Send) -> None:
         name = gate.gateway.name
@@ -183,22 +185,22 @@ class Door:
             self._alerts.raise_("door.too_large", name, detail, fades=True)
             self._capture.tally.add_total("too_large")
             body = problem(413, PROBLEM_TOO_LARGE, "Body too large", detail)
-            await send_answer(send, 413, body, PROBLEM_JSON)
+            await self._answer(send, 413, body, PROBLEM_JSON)
         except _Refused as refused:
             self._alerts.raise_(refused.alert, name, refused.detail, fades=True)
             self._capture.tally.add_total(refused.alert)
-            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+            await self._answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
         except BodyRefused as refused:
             reason = "budget" if isinstance(refused, BudgetExhausted) else "stalled"
             self._capture.tally.add_total(f"door.{reason}")
-            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+            await self._answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
         except Exception as error:
             _log.exception("door.failed", gateway=name, error=type(error).__name__)
             self._alerts.raise_("door.failed", name, type(error).__name__, fades=True)
             self._capture.tally.add_total("door.failed")
-            await send_answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
+            await self._answer(send, 503, _UNAVAILABLE, PROBLEM_JSON, _RETRY_AFTER)
         else:
-            await send_answer(send, 200, _STORED)
+            await self._answer(send, 200, _STORED)
 
     async def _accept(self, gate: _Gate, place: Place, scope: Scope, receive: Receive) -> None:
         """Returns when the body's facts are durable or counted."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 from outbox import sqlite_blobs, sqlite_dead, sqlite_kept, sqlite_looks
 from outbox.blobs import MarkLost, unmarked
 from outbox.clock import Clock, SystemClock
 from outbox.kept import KeptRecord, KeptState
-from outbox.record import NewBlob, NewRecord, PutOutcome, PutResult, Record
+from outbox.record import NewRecord, PutOutcome, PutResult, Record
 from outbox.sqlite_blob_queue import SqliteBlobs
 from outbox.sqlite_engine import SqliteEngine
 from outbox.sqlite_file import lock_folder, translated
@@ -28,6 +28,8 @@ from outbox.store import (
     StoreLimits,
     StoreStats,
 )
+
+T = TypeVar("T")
 
 
 async def open_sqlite(
@@ -76,22 +78,22 @@ class SqliteStore(SqliteMetering):
         return self._blobs
 
     async def put(self, records: Sequence[NewRecord]) -> list[PutResult]:
-        async with self._keeping([blob for record in records for blob in record.blobs]):
-            return await self._do(lambda engine: engine.put(records))
+        return await self._keeping(records, lambda engine: engine.put(records))
 
-    @contextlib.asynccontextmanager
-    async def _keeping(self, blobs: Sequence[NewBlob]) -> AsyncIterator[None]:
-        """Their files are durable in the block; behind it those that nothing refers to are removed."""
+    async def _keeping(
+        self, records: Sequence[NewRecord | KeptRecord], work: Callable[[SqliteEngine], T]
+    ) -> T:
+        """The files of the records are durable before the work; behind it what nobody needs is removed."""
+        blobs = [blob for record in records for blob in record.blobs]
         if not blobs:
-            yield
-            return
+            return await self._do(work)
         files, names = self._engine.files, [*{blob.sha256 for blob in blobs}]
         files.pin(names)
         try:
             await asyncio.to_thread(files.keep, blobs)
-            yield
+            return await self._do(work)
         finally:
-            # Behind the block's own operation, also when nobody waits for that any more.
+            # Behind the work itself, also when nobody waits for that any more.
             self._thread.submit_now(lambda engine: sqlite_blobs.unpin(engine, names), bare=True)
 
     async def claim(self, *, now: datetime, limit: int, bytes_max: int) -> list[Record]:
@@ -128,8 +130,7 @@ class SqliteStore(SqliteMetering):
         return await self._do(lambda engine: sqlite_kept.kept(engine, state, after, limit, bytes_max))
 
     async def restore(self, records: Sequence[KeptRecord]) -> list[PutOutcome]:
-        async with self._keeping([blob for record in records for blob in record.blobs]):
-            return await self._do(lambda engine: sqlite_kept.restore(engine, records))
+        return await self._keeping(records, lambda engine: sqlite_kept.restore(engine, records))
 
     async def get_meta(self, key: str) -> bytes | None:
         return await self._do(lambda engine: engine.get_meta(key))
