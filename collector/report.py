@@ -88,6 +88,7 @@ class Reporter:
             "blob_shipper": _shipper_document(self._blob_shipper()),
             "rabbitmq": [broker.document() for broker in self._brokers],
             "totals": dict(self._capture.tally.totals),
+            "bodies_in_flight_bytes": self._capture.spool.memory.bytes_used,
             "instances": [
                 {
                     "gateway": source[0],

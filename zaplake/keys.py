@@ -107,6 +107,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.keep_alive_s": "Idle seconds before a gateway's connection is closed.",
     "collector.limits.instances_max": "Instances whose state is remembered.",
     "collector.limits.tally_rows_max": "Rows of the counters per instance, hour and channel.",
+    "collector.limits.housekeeping_s": "Seconds between two looks at storms, backlog and fading alerts.",
     "collector.limits.alerts_kept_max": "Alerts remembered for the status.",
     "collector.limits.alert_repeat_s": "Seconds until an alert that lasts is said again.",
     "collector.limits.clock_skew_alert_s": "Seconds between our clock and the backend's until `clock.skew`.",

@@ -35,6 +35,11 @@ async def test_inflated_bytes_count_as_bytes_in_flight(tmp_path: Path) -> None:
         writer.write(b"POST /gateways/evolution/x HTTP/1.1\r\nhost: x\r\ncontent-length: 390000\r\n\r\n")
         writer.write(b" " * 380_000)
 
+        async def is_in() -> bool:
+            return bool((await collector.status())["bodies_in_flight_bytes"] > 350_000)
+
+        await eventually(is_in, "most of it is in memory")
+
         async def refused() -> bool:
             return await status() == 503
 

@@ -11,8 +11,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import httpx
 import pytest
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.xdist_group("golden-up"), pytest.mark.timeout(300)]
 STAMPED: Final = ("evolution", "recordings", "waha", "cloudapi")
 """Tables whose bodies carry a stamp of their own: order and repetition never matter."""
 ORDERS: Final = 3
+TRIALS_AT_ONCE: Final = 16
 DRAIN_S_MAX: Final = 120.0
 INDEX: Final = Path(__file__).parents[1] / "contracts" / "gateways" / "fixtures" / "baileys" / "index.json"
 CASES: Final[dict[str, dict[str, Any]]] = json.loads(INDEX.read_text("utf-8"))["cases"]
@@ -35,6 +37,10 @@ SHUFFLED: Final = {f"set-{order}-{table}": table for order in range(ORDERS) for 
 CASE_INSTANCES: Final = {f"case-{number}": name for number, name in enumerate(CASES)}
 
 
+Trial: TypeAlias = "Sequence[tuple[str, bytes]]"
+"""Paths below /gateways/ and what is posted there, in this order."""
+
+
 class House:
     """A running ``up``, and what its lake held when every trial had been posted and shipped."""
 
@@ -43,12 +49,20 @@ class House:
         self.collector = collector
         self.kinds: dict[str, Counter[str]] = {}
 
-    def post(self, bodies: Iterable[tuple[str, bytes]]) -> None:
-        """Post to paths below /gateways/, one after the other; each must be accepted."""
-        with httpx.Client(base_url=self.collector, timeout=30, trust_env=False) as client:
-            for path, body in bodies:
+    def post(self, trials: Iterable[Trial]) -> None:
+        """The bodies of each trial one after the other, some trials at once; each must be accepted."""
+
+        def post_in_order(trial: Trial) -> None:
+            for path, body in trial:
                 answer = client.post(f"/gateways/{path}", content=body)
                 assert answer.status_code == 200, (path, answer.status_code, answer.text)
+
+        with (
+            httpx.Client(base_url=self.collector, timeout=30, trust_env=False) as client,
+            ThreadPoolExecutor(TRIALS_AT_ONCE) as threads,
+        ):
+            for _ in threads.map(post_in_order, trials):
+                pass
 
     def until_shipped(self) -> None:
         deadline = time.monotonic() + DRAIN_S_MAX
@@ -81,9 +95,7 @@ def _fed(folder: Path) -> Iterator[House]:
     with running("up", "--json", *options, log=folder / "up.log") as process:
         ready = process.wait_for("ready")
         house = House(folder / "data", folder / "up.log", ready["collector"])
-        house.post(_alone())
-        house.post(_shuffled())
-        house.post(_cases())
+        house.post((*_alone(), *_shuffled(), *_cases()))
         house.until_shipped()
         house.count_kinds()
         yield house
@@ -100,26 +112,24 @@ def _door(gateway: str, entry: Entry) -> str:
     return gateway if entry.path_instance is None else f"{gateway}/{entry.path_instance}"
 
 
-def _alone() -> Iterator[tuple[str, bytes]]:
+def _alone() -> Iterator[Trial]:
     """Each body twice in a row."""
     for gateway, entry in ALONE.items():
-        yield _door(gateway, entry), entry.body
-        yield _door(gateway, entry), entry.body
+        yield [(_door(gateway, entry), entry.body)] * 2
 
 
-def _shuffled() -> Iterator[tuple[str, bytes]]:
+def _shuffled() -> Iterator[Trial]:
     """All bodies of a table in another order each time, the whole set twice."""
     for seed, (gateway, table) in enumerate(SHUFFLED.items()):
         entries = list(load_table(table))
         random.Random(seed).shuffle(entries)
-        for entry in entries * 2:
-            yield _door(gateway, entry), entry.body
+        yield [(_door(gateway, entry), entry.body) for entry in entries * 2]
 
 
-def _cases() -> Iterator[tuple[str, bytes]]:
+def _cases() -> Iterator[Trial]:
     for instance, name in CASE_INSTANCES.items():
-        for path in sorted((INDEX.parent / name).glob("*.json")):
-            yield f"cases/{instance}", path.read_bytes()
+        bodies = sorted((INDEX.parent / name).glob("*.json"))
+        yield [(f"cases/{instance}", body.read_bytes()) for body in bodies]
 
 
 def _golden(entries: Sequence[Entry]) -> Counter[str]:
@@ -157,7 +167,7 @@ def test_no_secret_is_in_the_outbox_the_lake_or_the_log(house: House) -> None:
     secrets = {secret for table in {entry.table for entry in ENTRIES} for secret in load_secrets(table)}
     secrets |= {secret for case in CASES.values() for secret in case.get("must_not_contain", ())}
     assert secrets
-    posted = b"".join(body for _, body in (*_alone(), *_cases()))
+    posted = b"".join(body for trial in (*_alone(), *_cases()) for _, body in trial)
     assert [secret for secret in secrets if secret.encode() not in posted] == [], (
         "never posted: proves nothing"
     )

@@ -286,7 +286,12 @@ def test_serve_runs_several_workers_on_one_port_and_none_is_left_behind(dsn: str
         answers = [signed(url, f"00000000-0000-5000-8000-{number:012d}").status_code for number in range(8)]
         assert answers == [201] * 8
         assert signed(url, "00000000-0000-5000-8000-000000000001").status_code == 200
-        assert serve.stop() == 0
+        first, last = sorted(workers, key=lambda worker: worker.pid)
+        last.suspend()
+        serve.process.terminate()
+        until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE)
+        last.resume()
+        assert serve.process.wait(20) == 0
         assert not any(worker.is_running() for worker in workers)
     with running(*options, log=folder / "log", env=env) as serve:
         serve.next_line()
@@ -295,14 +300,6 @@ def test_serve_runs_several_workers_on_one_port_and_none_is_left_behind(dsn: str
         assert serve.process.wait(20) == 1, "one that dies ends all"
         assert "a worker of `zaplake serve` ended" in (folder / "log").read_text()
         assert not any(worker.is_running() for worker in workers)
-    with running(*options, log=folder / "log", env=env) as serve:
-        serve.next_line()
-        first, last = sorted(psutil.Process(serve.process.pid).children(), key=lambda w: w.pid)
-        last.suspend()
-        serve.process.terminate()
-        until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE)
-        last.resume()
-        assert serve.process.wait(20) == 0
     with running(*options, log=folder / "log", env=env) as serve:
         serve.next_line()
         workers = psutil.Process(serve.process.pid).children()
