@@ -19,6 +19,7 @@ from bench import (
     queue_figures,
 )
 from bench.harness import Line, Options, say
+from zaplake.process import spare_collector
 
 FIGURES: Final[dict[str, Callable[[str, Options], list[Line]]]] = {
     "events": backend_figures.events,
@@ -45,6 +46,7 @@ def main() -> int:
         "--runs", type=int, default=3, help="runs of ours and of each reference; their median counts"
     )
     asked = parser.parse_args()
+    spare_collector()  # as in every process of zaplake; the references run in this one too
     options = Options(seconds=asked.seconds, runs=asked.runs)
     lines: list[Line] = []
     with postgres.server() as dsn:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
+from typing import Final
 
 import asyncpg
 import uvloop
@@ -26,8 +26,8 @@ from ingest.inbox.runner import Runner
 from zaplake.logs import configure
 from zaplake.settings import LogSettings
 
-EVENTS: Final = 200_000
-"""In the log; when they are read, the cursors go back to the beginning."""
+EVENTS: Final = 1_250_000
+"""In the log; when they are read, the cursors go back to the beginning: the runner sees it a second later."""
 WINDOW_S: Final = 10.0
 WARM_S: Final = 1.0
 """Plans and caches of all of them are warm before the clock starts."""
@@ -53,12 +53,17 @@ def _nothing(_event: LoggedEvent) -> Sequence[object]:
 NOOP: Final = Consumer(name="noop", rules=[Rule(name="noop", decide=_nothing, apply=_apply)])
 
 
+async def _fill(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(_FILL, compact_json(requests.element("INBOX", 1)).decode(), EVENTS)
+    await connection.execute("VACUUM ANALYZE lake.whatsapp_event_logs")
+    await connection.close()
+
+
 @contextlib.asynccontextmanager
 async def _ours(dsn: str, events: int) -> AsyncIterator[Counted]:
     """The runner over a log of ``events`` events, again and again; every event with its payload."""
     connection = await asyncpg.connect(dsn)
-    await connection.execute(_FILL, compact_json(requests.element("INBOX", 1)).decode(), events)
-    await connection.execute("VACUUM ANALYZE lake.whatsapp_event_logs")
     first = await connection.fetchval("SELECT min(received_at) FROM lake.whatsapp_event_logs")
     await connection.execute("CHECKPOINT")
     runner, stop = Runner(InboxConfig(dsn=dsn), [NOOP]), asyncio.Event()
@@ -70,7 +75,7 @@ async def _ours(dsn: str, events: int) -> AsyncIterator[Counted]:
     async def rewind() -> None:
         rounds = 1
         while True:
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.02)
             if count() > rounds * events:
                 raise WrongCountError(f"{count()} events were run in {rounds} rounds of {events}")
             if count() == rounds * events:
@@ -120,15 +125,26 @@ def inbox(server_dsn: str, options: Options) -> list[Line]:
     """No-op rules a second, beside two queues and beside an analyst."""
     configure(LogSettings(level="warning"))
 
+    with postgres.database(server_dsn, "log") as log:
+        uvloop.run(_fill(log))
+        return _inbox(server_dsn, log, options)
+
+
+def _inbox(server_dsn: str, log: str, options: Options) -> list[Line]:
     def measure(
-        name: str, opening: Callable[[str, int], AbstractAsyncContextManager[Counted]], jobs: int, **how: Any
+        name: str,
+        opening: Callable[[str, int], AbstractAsyncContextManager[Counted]],
+        jobs: int,
+        *,
+        template: str | None = None,
+        analyst: bool = False,
     ) -> Callable[[str], float]:
         async def run(dsn: str) -> float:
-            async with _analyst(dsn) if how else contextlib.nullcontext():
+            async with _analyst(dsn) if analyst else contextlib.nullcontext():
                 return await _windows(opening(dsn, jobs), options.seconds, name)
 
         def measured(turn: str) -> float:
-            with postgres.database(server_dsn, f"{name.replace(' ', '')}{turn}") as dsn:
+            with postgres.database(server_dsn, f"{name.replace(' ', '')}{turn}", template=template) as dsn:
                 return uvloop.run(run(dsn))
 
         return measured
@@ -137,8 +153,10 @@ def inbox(server_dsn: str, options: Options) -> list[Line]:
     prepared = {name: round(per_s * jobs_s) for name, per_s in inbox_peers.PREPARED_PER_S_MAX.items()}
     mine, watched, pgqueuer, procrastinate = in_turn(
         {
-            "inbox: ours": measure("ours", _ours, EVENTS),
-            "inbox: ours beside an analyst": measure("ours beside", _ours, EVENTS, analyst=True),
+            "inbox: ours": measure("ours", _ours, EVENTS, template=log),
+            "inbox: ours beside an analyst": measure(
+                "ours beside", _ours, EVENTS, template=log, analyst=True
+            ),
             "inbox: pgqueuer": measure("pgqueuer", inbox_peers.pgqueuer, prepared["pgqueuer"]),
             "inbox: procrastinate": measure(
                 "procrastinate", inbox_peers.procrastinating, prepared["procrastinate"]

@@ -25,7 +25,7 @@ from contracts.compact import compact_json
 
 Counted: TypeAlias = Callable[[], int]
 """How many jobs are done so far."""
-PREPARED_PER_S_MAX: Final = {"pgqueuer": 20_000, "procrastinate": 1_500}
+PREPARED_PER_S_MAX: Final = {"pgqueuer": 30_000, "procrastinate": 1_500}
 _STEP: Final = 5_000
 
 

@@ -34,15 +34,17 @@ def server() -> Iterator[str]:
 
 
 @contextmanager
-def database(server_dsn: str, name: str) -> Iterator[str]:
-    """A fresh migrated database; dropped afterwards."""
+def database(server_dsn: str, name: str, *, template: str | None = None) -> Iterator[str]:
+    """A fresh migrated database, or a copy of another one; dropped afterwards."""
     parts = urlsplit(server_dsn)
     name = f"zaplake_bench_{os.getpid()}_{name.lower()}"
     dsn = urlunsplit(parts._replace(path=f"/{name}"))
     asyncio.run(_execute(server_dsn, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
-    asyncio.run(_execute(server_dsn, f'CREATE DATABASE "{name}"'))
+    copied = "" if template is None else f' TEMPLATE "{urlsplit(template).path[1:]}"'
+    asyncio.run(_execute(server_dsn, f'CREATE DATABASE "{name}"{copied}'))
     try:
-        asyncio.run(schema.upgrade(dsn))
+        if template is None:
+            asyncio.run(schema.upgrade(dsn))
         # The next run starts with its dirty pages written, not in the middle of this one's checkpoint.
         asyncio.run(_execute(server_dsn, "CHECKPOINT"))
         yield dsn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 import asyncpg
@@ -29,6 +30,8 @@ _OUTAGE_CLASSES: Final = frozenset({"08", "25", "40", "53", "55", "57", "58", "F
 _Decided: TypeAlias = tuple[LoggedEvent, list[tuple[int, Sequence[Any]]]]
 _Connection: TypeAlias = "asyncpg.Connection[Any]"
 _Result = TypeVar("_Result")
+_event: Final = partial(tuple.__new__, LoggedEvent)
+"""LoggedEvent of a row; for every event of the log, so without a call into Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,7 @@ class Batches:
 
     def __init__(self, consumer: Consumer, config: InboxConfig) -> None:
         self.consumer, self._config = consumer, config
-        self._begin = begin(config)
+        self._begin = statements.begin(config)
         self._guard = StormGuard(
             share_max=config.failing_share_max,
             share_of_min=config.failing_share_of_min,
@@ -138,7 +141,7 @@ class Batches:
         if len(large) > LARGE_EVENTS_MAX:
             is_full, rows = True, rows[: large.pop(LARGE_EVENTS_MAX)]
         positions = {row[0]: row[1] for row in rows}  # of each shard the last row, which has its highest seq
-        events = [LoggedEvent._make(row) for row in rows if row[2] is not None]
+        events = [_event(row) for row in rows if row[2] is not None]
         if large:
             events = await self._whole(connection, events, [rows[n] for n in large[:LARGE_EVENTS_MAX]])
         guarded = [event.seq for event in events if event.seq > claimed[0]["guarded_from"]]
@@ -174,7 +177,7 @@ class Batches:
         found = await connection.fetch(
             statements.READ_WHOLE, [row[0] for row in large], [row[1] for row in large]
         )
-        whole = {event.seq: event for event in map(LoggedEvent._make, found)}
+        whole = {event.seq: event for event in map(_event, found)}
         return [whole.get(event.seq, event) for event in events]
 
     async def _take(
@@ -283,13 +286,6 @@ class Batches:
             [one.error for one in failed],
         )
         return delays.count(None)
-
-
-def begin(config: InboxConfig) -> str:
-    """The statement that begins a transaction of the inbox."""
-    return statements.BEGIN.format(
-        statement_ms=round(config.statement_s_max * 1000), idle_ms=round(config.idle_s_max * 1000)
-    )
 
 
 def is_outage(error: Exception) -> bool:

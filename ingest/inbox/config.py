@@ -21,7 +21,7 @@ class InboxConfig:
     batch_events: int = 1000
     shards_per_batch: int = 16
     """Shards with little to read share a transaction, up to this many."""
-    connections: int = 2
+    connections: int = 3
     """Batches at once in this process; one more connection looks for work."""
 
     statement_s_max: float = 10.0

@@ -55,6 +55,9 @@ class StormGuard:
 
     def check(self, seqs: Sequence[int], failed: frozenset[int]) -> None:
         """Take the outcome of a batch, in the order of its events. Raises StormError, and begins anew."""
+        if not failed:
+            self._in_row = 0 if seqs else self._in_row
+            return
         in_row, longest = self._in_row, 0
         for seq in seqs:
             in_row = in_row + 1 if seq in failed else 0

@@ -11,10 +11,10 @@ from uuid import UUID
 import asyncpg
 
 from ingest.inbox import statements
-from ingest.inbox.batch import begin
 from ingest.inbox.config import InboxConfig
 from ingest.inbox.metrics import Lag
 from ingest.inbox.runner import read_lag
+from ingest.inbox.statements import begin
 
 _Connection: TypeAlias = "asyncpg.Connection[Any]"
 NO_LIMITS: Final = InboxConfig(dsn="")

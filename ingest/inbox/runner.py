@@ -15,7 +15,7 @@ import asyncpg
 import structlog
 
 from ingest.inbox import statements
-from ingest.inbox.batch import Batches, Outcome, begin
+from ingest.inbox.batch import Batches, Outcome
 from ingest.inbox.config import InboxConfig
 from ingest.inbox.consumer import Consumer
 from ingest.inbox.failing import StormError
@@ -50,7 +50,7 @@ class Runner:
         self._batches = [Batches(consumer, config) for consumer in consumers]
         self._names = [consumer.name for consumer in consumers]
         self._jobs = Jobs(shards_per_job=config.shards_per_batch, workers=config.connections)
-        self._begin = begin(config)
+        self._begin = statements.begin(config)
         self._positions: dict[str, dict[int, int]] = {}
         """Where the cursors were when they were last seen; only to know where to look."""
         self._looked_at = float("-inf")
@@ -189,7 +189,7 @@ class Runner:
 
 async def read_lag(connection: asyncpg.Connection[Any], config: InboxConfig, consumer: str) -> Lag:
     """How far behind a consumer is."""
-    await connection.execute(begin(config))
+    await connection.execute(statements.begin(config))
     horizon = await connection.fetchval(statements.HORIZON)
     lag = await connection.fetchrow(statements.LAG, consumer, horizon, UNREAD_MAX)
     parked = await connection.fetchrow(statements.PARKED, consumer)

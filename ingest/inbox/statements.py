@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ingest.inbox.config import InboxConfig
+
 # One round trip; the settings live as long as the transaction, so that a pooler may stand between. The lock
 # on a cursor is the lease: a worker that stands still loses it with its session. The log is only ever walked
 # along its index: what the planner knows of a new month is old, and then it would sort a whole backlog for
@@ -17,6 +19,15 @@ SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL ena
 SET LOCAL jit = off;
 SET LOCAL application_name = 'zaplake-inbox-batch';
 """
+
+
+def begin(config: InboxConfig) -> str:
+    """The statement that begins a transaction of the inbox."""
+    return BEGIN.format(
+        statement_ms=round(config.statement_s_max * 1000), idle_ms=round(config.idle_s_max * 1000)
+    )
+
+
 COMMIT: Final = "COMMIT"
 ROLLBACK: Final = "ROLLBACK"
 

@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from ingest.inbox import statements
-from ingest.inbox.batch import begin
 from ingest.inbox.config import InboxConfig
+from ingest.inbox.statements import begin
 from ingest.reading import SHARDS
 
 FILL = """

@@ -14,10 +14,10 @@ import pytest
 from contracts.inbox import LoggedEvent, Rule, Transaction
 from ingest.config import ConfigError
 from ingest.inbox import statements
-from ingest.inbox.batch import begin
 from ingest.inbox.config import InboxConfig
 from ingest.inbox.consumer import Consumer
 from ingest.inbox.runner import Runner
+from ingest.inbox.statements import begin
 from tests.ingest.inbox.log import write
 from tests.ingest.inbox.running import DOUBLES, HOW_MANY, RAN, consumer, counting, running, until
 
