@@ -106,6 +106,15 @@ async def resume(connection: _Connection, consumer: str, *, is_parking: bool) ->
     return await connection.fetchval(statements.RESUME, consumer, horizon) is not None
 
 
+async def forget(connection: _Connection, consumer: str) -> bool:
+    """Remove a paused consumer with its cursors and failures; False, and nothing done, when it is not paused.
+
+    Run again under this name it would begin with the first event of the log.
+    """
+    await _known(connection, consumer)
+    return await connection.fetchval(statements.FORGET, consumer) is not None
+
+
 async def _known(connection: _Connection, consumer: str) -> None:
     names = [row["name"] for row in await connection.fetch(statements.CONSUMERS)]
     if consumer not in names:

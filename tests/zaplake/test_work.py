@@ -80,9 +80,14 @@ def test_the_operators_commands(dsn: str, operator: Operator, tmp_path: Path) ->
         assert paused.code == 1
         assert "a repair" in paused.out
         assert operator.run("inbox", "resume", "rules", "--park", env=env).out == "rules goes on\n"
+        running_still = operator.run("inbox", "forget", "rules", env=env)
+        assert (running_still.code, "rules is not paused" in running_still.err) == (1, True)
     assert operator.run("inbox", "replay", "rules", env=env).code == 2
     assert operator.run("inbox", "replay", "rules", "--since", "yesterday", env=env).code == 2
     assert "there are: rules" in operator.run("inbox", "pause", "nobody", env=env).err
+    assert operator.run("inbox", "pause", "rules", env=env).code == 0
+    assert "rules is forgotten" in operator.run("inbox", "forget", "rules", env=env).out
+    assert json.loads(operator.run("inbox", "status", "--json", env=env).out) == []
 
 
 def test_wrong_settings_are_refused_with_their_name(operator: Operator) -> None:

@@ -196,6 +196,33 @@ def resume(consumer: str, /, *, park: bool = False, common: Common | None = None
     return 0
 
 
+@app.command
+def forget(consumer: str, /, *, common: Common | None = None) -> int:
+    """Remove a consumer that nobody runs any more, with its cursors and failures; pause it first.
+
+    What its rules wrote stays. Run again under this name, it begins with the first event of the log.
+
+    **Examples**
+
+    ```sh
+    zaplake inbox pause old_rules --reason "removed in this release"
+    zaplake inbox forget old_rules
+    ```
+
+    Parameters
+    ----------
+    consumer
+        Its name.
+    """
+    if not _ask(common, lambda connection: operating.forget(connection, consumer)):
+        raise Trouble(
+            f"{consumer} is not paused, so it may be running",
+            f"when nobody runs it any more: zaplake inbox pause {consumer}; then forget it",
+        )
+    print(f"{consumer} is forgotten; run again, it would begin with the first event of the log")
+    return 0
+
+
 def _ask(common: Common | None, question: Callable[[asyncpg.Connection[Any]], Awaitable[T]]) -> T:
     """The answer. Raises Trouble."""
 

@@ -74,6 +74,23 @@ async def test_dead_events_are_tried_again_one_or_all(dsn: str) -> None:
             await operating.revive(connection, "nobody", None)
 
 
+async def test_a_consumer_is_forgotten_when_it_is_paused_and_leaves_nothing(dsn: str) -> None:
+    async with lake(dsn) as connection:
+        await write(connection, "{}", "{}")
+        one, other = consumer(Fragile().rule), consumer(counting(), name="other")
+        async with running(dsn, one, other, retry_s=(0.001,)):
+            await until(connection, STATES, "DEAD DEAD")
+            assert not await operating.forget(connection, "rules")
+            await operating.pause(connection, "rules", "it is removed")
+            assert await operating.forget(connection, "rules")
+            assert [status.name for status in await operating.statuses(connection)] == ["other"]
+            for table in ("cursors", "failures", "progress"):
+                left = f"SELECT count(*) FROM lake.inbox_{table} WHERE consumer = 'rules'"
+                assert await connection.fetchval(left) == 0, table
+            await write(connection, "{}")
+            await until(connection, HOW_MANY, 3)
+
+
 async def test_a_replay_runs_everything_since_a_moment_again_and_only_that(dsn: str) -> None:
     fragile = Fragile()
     async with lake(dsn) as connection:
