@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,24 +58,24 @@ class BlobLedger:
             return Committed.STORED
 
     async def sweep(self) -> int:
-        """Look at the next rows, and remove the blobs that no event has had for the grace."""
+        """Look at the next rows, and remove the blobs that no event has and none on its way can have."""
         async with self._connection() as connection:
-            grace_s = self._config.blob_grace_s
-            rows = await connection.fetch(sql.PAGE, self._swept_to, grace_s, ROWS_PER_ROUND)
+            before = await connection.fetchval(sql.BEFORE, self._config.blob_grace_s)
+            rows = await connection.fetch(sql.PAGE, self._swept_to, before, ROWS_PER_ROUND)
             removed = 0
             for sha256, is_due in rows:
                 if is_due:
-                    removed += await self._remove(connection, sha256, grace_s)
+                    removed += await self._remove(connection, sha256, before)
             self._swept_to = rows[-1][0] if len(rows) == ROWS_PER_ROUND else ""
         if removed:
             log.info("blobs.swept", removed=removed)
         return removed
 
-    async def _remove(self, connection: asyncpg.Connection[Any], sha256: str, grace_s: float) -> bool:
+    async def _remove(self, connection: asyncpg.Connection[Any], sha256: str, before: datetime) -> bool:
         async with connection.transaction():
             if not await connection.fetchval(sql.TRY_LOCK, sha256):
                 return False
-            await connection.execute(sql.CONDEMN, sha256, grace_s)
+            await connection.execute(sql.CONDEMN, sha256, before)
         async with connection.transaction():
             await connection.execute(sql.LOCK, sha256)
             if await connection.fetchval(sql.REMOVE, sha256) is None:

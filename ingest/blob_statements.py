@@ -26,6 +26,14 @@ SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[]) ORDER BY 1, 2
 ON CONFLICT (event_id, sha256) DO NOTHING
 """
 
+# What was asked for since then may have an event on its way: for the grace, and as long as a collector may
+# hold one. Of a silent collector nothing newer than its last heartbeat is known, nor than what waited there.
+BEFORE: Final = """
+SELECT least(now() - make_interval(secs => $1),
+             (SELECT min(last_seen_at - make_interval(secs => CASE jsonb_typeof(report -> 'oldest_age_s')
+                         WHEN 'number' THEN (report ->> 'oldest_age_s')::float8 ELSE 0 END))
+                FROM lake.collectors))
+"""
 # The sweep goes through the table in the order of its key, so many rows a round: its cost does not grow. One
 # reference of each is looked up; NOT EXISTS here would hash them all.
 PAGE: Final = """
@@ -33,7 +41,7 @@ WITH page AS (
     SELECT sha256, asked_at, condemned_at FROM lake.blobs WHERE sha256 > $1 ORDER BY sha256 LIMIT $3
 )
 SELECT page.sha256, condemned_at IS NOT NULL OR (
-         asked_at < now() - make_interval(secs => $2) AND found.sha256 IS NULL) AS is_due
+         asked_at < $2 AND found.sha256 IS NULL) AS is_due
   FROM page LEFT JOIN LATERAL (
        SELECT r.sha256 FROM lake.blob_refs r WHERE r.sha256 = page.sha256 LIMIT 1) found ON true
  ORDER BY page.sha256
@@ -42,7 +50,7 @@ SELECT page.sha256, condemned_at IS NOT NULL OR (
 CONDEMN: Final = """
 UPDATE lake.blobs b SET condemned_at = now()
  WHERE sha256 = $1 AND (condemned_at IS NOT NULL OR (
-         asked_at < now() - make_interval(secs => $2)
+         asked_at < $2
          AND NOT EXISTS (SELECT 1 FROM lake.blob_refs r WHERE r.sha256 = b.sha256)))
 """
 REMOVE: Final = """

@@ -102,6 +102,13 @@ SELECT name, extract(epoch FROM now() - last_seen_at)::float8 AS age_s, report
   FROM lake.collectors ORDER BY name LIMIT $1
 """
 
+# A collector that is gone for good; one that was heard of since then is not.
+RETIRE_COLLECTOR: Final = """
+DELETE FROM lake.collectors WHERE name = $1 AND last_seen_at < now() - make_interval(secs => $2)
+RETURNING last_seen_at
+"""
+COLLECTOR_NAMES: Final = "SELECT name FROM lake.collectors ORDER BY last_seen_at DESC LIMIT $1"
+
 # For /metrics: the collectors heard of last; one that is gone for good falls out in the end.
 HEARTBEAT_AGES: Final = """
 SELECT name, extract(epoch FROM now() - last_seen_at)::float8 AS age_s

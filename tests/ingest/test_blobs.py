@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -397,6 +398,26 @@ async def test_only_what_no_event_has_for_the_grace_is_removed(b: Backend, folde
     assert len(kept(folder)) == 4
 
 
+@pytest.mark.parametrize(
+    ("last_beat_days", "oldest_age_s", "removed"),
+    [(0, None, 1), (0, 60.0, 1), (0, 32 * 86400.0, 0), (32, None, 0), (29, 86400.0, 1), (29, 4 * 86400.0, 0)],
+)
+async def test_nothing_is_swept_whose_event_a_collector_may_hold(
+    b: Backend, folder: Path, last_beat_days: int, oldest_age_s: float | None, removed: int
+) -> None:
+    """Its line went down between the blob and the event, longer ago than the grace."""
+    await put(b, content=b"before its event")
+    await age(b, 31)
+    await b.fetch(
+        "INSERT INTO lake.collectors (name, boot, beat, report, last_seen_at) SELECT 'edge', 'b', 1, "
+        "jsonb_build_object('oldest_age_s', $1::float8), now() - make_interval(days => $2)",
+        oldest_age_s,
+        last_beat_days,
+    )
+    assert await sweep(b) == removed
+    assert len(kept(folder)) == 1 - removed
+
+
 async def test_nothing_is_swept_right_after_a_start(
     b: Backend, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -442,9 +463,9 @@ async def test_the_sweep_goes_through_page_by_page(
 @pytest.mark.parametrize(
     ("statement", "arguments", "wanted"),
     [
-        (sql.PAGE, ("", 1.0, 500), ["blobs_pkey", "blob_refs_sha256_idx"]),
+        (sql.PAGE, ("", datetime.now(UTC), 500), ["blobs_pkey", "blob_refs_sha256_idx"]),
         (sql.ASK, (SHA256,), ["blobs_pkey"]),
-        (sql.CONDEMN, (SHA256, 1.0), ["blobs_pkey", "blob_refs_sha256_idx"]),
+        (sql.CONDEMN, (SHA256, datetime.now(UTC)), ["blobs_pkey", "blob_refs_sha256_idx"]),
         (sql.REMOVE, (SHA256,), ["blobs_pkey", "blob_refs_sha256_idx"]),
     ],
 )

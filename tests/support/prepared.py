@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -35,9 +36,13 @@ class Prepared:
     """A process, with as much of ``asyncio.subprocess.Process`` as the tests need."""
 
     def __init__(
-        self, process: ForkServerProcess, stdout: asyncio.StreamReader, stdin: asyncio.StreamWriter
+        self,
+        process: ForkServerProcess,
+        leash: socket.socket,
+        stdout: asyncio.StreamReader,
+        stdin: asyncio.StreamWriter,
     ) -> None:
-        self.stdout, self.stdin = stdout, stdin
+        self.stdout, self.stdin, self._leash = stdout, stdin, leash
         self._process = process
         self._ended = asyncio.Event()
         asyncio.get_running_loop().add_reader(process.sentinel, self._heard)
@@ -46,10 +51,12 @@ class Prepared:
     async def start(cls, module: str, arguments: Sequence[str], *, log: Path | None = None) -> Self:
         """``main()`` of that module with these arguments; ``log`` takes its stderr, else it is the test's."""
         ours, theirs = socket.socketpair()
-        process = _context.Process(target=_born, args=(module, list(arguments), theirs, log), daemon=True)
-        with theirs:
+        leash, collar = socket.socketpair()
+        arguments = list(arguments)
+        process = _context.Process(target=_born, args=(module, arguments, theirs, collar, log), daemon=True)
+        with theirs, collar:
             process.start()
-        return cls(process, *await asyncio.open_connection(sock=ours))
+        return cls(process, leash, *await asyncio.open_connection(sock=ours))
 
     @property
     def pid(self) -> int:
@@ -82,14 +89,18 @@ class Prepared:
     def close(self) -> None:
         """Of a process that ended: gives back what the test held of it."""
         self.stdin.close()
+        self._leash.close()
 
     def _heard(self) -> None:
         asyncio.get_running_loop().remove_reader(self._process.sentinel)
         self._ended.set()
 
 
-def _born(module: str, arguments: list[str], line: socket.socket, log: Path | None) -> None:
-    """In the new process."""
+def _born(
+    module: str, arguments: list[str], line: socket.socket, collar: socket.socket, log: Path | None
+) -> None:
+    """In the new process, which ends with the test's own."""
+    threading.Thread(target=_end_with, args=(collar,), daemon=True).start()
     for number in (0, 1):
         os.dup2(line.fileno(), number)
     line.close()
@@ -99,3 +110,9 @@ def _born(module: str, arguments: list[str], line: socket.socket, log: Path | No
     sys.stdin = os.fdopen(0, closefd=False)
     sys.argv = [module, *arguments]
     importlib.import_module(module).main()
+
+
+def _end_with(collar: socket.socket) -> None:
+    """Nobody writes there: it is readable when whoever holds the other end is gone."""
+    collar.recv(1)
+    os._exit(1)

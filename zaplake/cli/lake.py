@@ -14,8 +14,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from zaplake import collectors
 from zaplake.blob import fetch
 from zaplake.cli.options import AsJson, Common, settle
+from zaplake.cli.showing import second
 from zaplake.database import lake_dsn
 from zaplake.query import Answer, run
 from zaplake.trouble import UsageTrouble
@@ -111,6 +113,33 @@ def blob(
     """
     size = asyncio.run(fetch(settle(common), sha256, out))
     print(f"{out}: {size} bytes, hash right")
+    return 0
+
+
+@app.command
+def retire(collector: str, /, *, common: Common | None = None) -> int:
+    """Forget a collector that is gone for good: its alert `collector.silent` ends.
+
+    What may wait in its outbox is not here yet: carry it over first (zaplake collector export). Until it is
+    retired, blobs whose events it may hold are kept.
+
+    **Examples**
+
+    ```sh
+    zaplake lake sql "select name, last_seen_at, report->'depth' as depth from lake.collectors"
+    zaplake lake retire shop-machine-1
+    ```
+
+    Parameters
+    ----------
+    collector
+        Its name, the subject of the alert.
+    """
+    settings = settle(common)
+    silent_after_s = settings.ingest.limits.silent_after_s
+    with lake_dsn(settings) as dsn:
+        seen_at = asyncio.run(collectors.retire(dsn, collector, silent_after_s=silent_after_s))
+    print(f"{collector} is retired; it was last heard of at {second(seen_at.isoformat())}")
     return 0
 
 
