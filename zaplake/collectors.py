@@ -15,7 +15,7 @@ NAMED_MAX: Final = 20
 
 
 async def retire(dsn: str, name: str, *, silent_after_s: float) -> datetime:
-    """Forget a collector that is gone; returns when it was last heard of. Raises Trouble for one that lives."""
+    """Forget a collector that is gone; returns when it was last heard of. Raises Trouble for a living one."""
     connection = await connect(dsn)
     try:
         last_seen_at: datetime | None = await connection.fetchval(

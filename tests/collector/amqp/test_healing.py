@@ -28,6 +28,8 @@ from tests.support.rabbit import Rabbit
 from tests.support.rabbitmq import Broker
 from tests.support.relay import Relay, relay_to
 
+AWAY_S = 20.0
+LONG_AWAY_S = 120.0
 QUICK = limits(amqp_watch_s=0.05, amqp_reconnect_s_max=0.5, amqp_disconnected_alert_s=0.1)
 
 
@@ -41,9 +43,11 @@ async def test_a_broker_that_was_away_loses_nothing_that_it_had(
         pass
     await rabbit.publish(*(message(number, rabbit.instance) for number in range(5)))
     await asyncio.to_thread(own_broker.run, "stop_app")
+    back_at = asyncio.get_running_loop().time() + AWAY_S
     async with running(config) as collector:
         await raised(collector, "amqp.disconnected")
         assert (await collector.post("/gateways/evolution", message(99, rabbit.instance))).status_code == 200
+        await asyncio.sleep(back_at - asyncio.get_running_loop().time())  # so long is the outage
         await asyncio.to_thread(own_broker.run, "start_app")
         await counted(collector, stored=6)
         await over(collector, "amqp.disconnected")
@@ -60,7 +64,7 @@ async def test_a_broker_killed_and_away_for_two_minutes_loses_nothing_that_it_ha
         for number in range(500):
             await rabbit.publish(message(number, rabbit.instance))
         await asyncio.to_thread(own_broker.kill)
-        await asyncio.sleep(120)
+        await asyncio.sleep(LONG_AWAY_S)
         await asyncio.to_thread(own_broker.start)
         await rabbit.publish(*(message(number, rabbit.instance) for number in range(500, 1000)))
         async with asyncio.timeout(60):
