@@ -23,6 +23,7 @@ from outbox.verdict import Verdict
 from tests.outbox.harness import until
 from tests.outbox.postgres import a_queue, open_queue
 from tests.outbox.records import MIB, claim, end_all, ended, ids, later, put_ids
+from tests.support.missing import not_installed
 from tests.support.pgbouncer import PGBOUNCER, pgbouncer
 
 STORED, DUPLICATE = PutOutcome.STORED, PutOutcome.DUPLICATE
@@ -421,9 +422,10 @@ async def test_calls_for_a_pooler_are_transactions_without_names(engine_dsn: str
             )
 
 
-@pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
 async def test_it_works_behind_pgbouncer(engine_dsn: str) -> None:
     """B110: transaction mode, two server connections, many calls at once."""
+    if PGBOUNCER is None:
+        not_installed("pgbouncer")
     async with pgbouncer(engine_dsn) as pooled, AsyncExitStack() as stack:
         stores = [
             await stack.enter_async_context(open_queue(pooled, transaction_pooler=True)) for _ in range(8)

@@ -8,9 +8,18 @@ from typing import NoReturn
 import pytest
 
 
-def not_installed(program: str) -> NoReturn:
-    """Ends the test: as skipped on somebody's machine, as failed with ``CI=true``."""
-    said = f"{program} is not installed"
+def refused_by_ci(said: str) -> None:
+    """Ends the test as failed with ``CI=true``, and does nothing on somebody's machine."""
     if os.environ.get("CI") == "true":
         pytest.fail(said)
+
+
+def missing(said: str) -> NoReturn:
+    """Ends the test: as skipped on somebody's machine, as failed with ``CI=true``."""
+    refused_by_ci(said)
     pytest.skip(said)
+
+
+def not_installed(program: str) -> NoReturn:
+    """The same for a program."""
+    missing(f"{program} is not installed")

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-PGBOUNCER: Final = shutil.which("pgbouncer")
+PGBOUNCER: Final = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
 START_S_MAX: Final = 20.0
 
 
