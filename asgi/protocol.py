@@ -20,7 +20,7 @@ _TOO_LARGE: Final = (
 class JoinedWrites:
     """A transport that makes one packet of the head and the body of an answer: uvicorn writes them apart.
 
-    What is written in one turn of the loop leaves at its end, or once it is ``JOINED_BYTES_MAX``.
+    A head waits for its body, until the end of the loop's turn at most; what is large waits for nothing.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -29,12 +29,12 @@ class JoinedWrites:
         self._bytes = 0
 
     def write(self, data: bytes) -> None:
-        if not self._pieces:
-            self._loop.call_soon(self._flush)
         self._pieces.append(data)
         self._bytes += len(data)
-        if self._bytes >= JOINED_BYTES_MAX:
+        if len(self._pieces) > 1 or self._bytes >= JOINED_BYTES_MAX:
             self._flush()
+        else:
+            self._loop.call_soon(self._flush)
 
     def close(self) -> None:
         self._flush()
@@ -45,9 +45,11 @@ class JoinedWrites:
 
     def _flush(self) -> None:
         if self._pieces:
-            self._transport.write(b"".join(self._pieces))
+            data = b"".join(self._pieces)
             self._pieces.clear()
             self._bytes = 0
+            if not self._transport.is_closing():
+                self._transport.write(data)
 
 
 class BoundedHeads(HttpToolsProtocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 from collections.abc import Callable
 from typing import Final
@@ -46,7 +47,8 @@ def main() -> int:
         "--runs", type=int, default=3, help="runs of ours and of each reference; their median counts"
     )
     asked = parser.parse_args()
-    spare_collector()  # as in every process of zaplake; the references run in this one too
+    gc.freeze()  # as in every process of zaplake,
+    spare_collector()  # and as in `work`; the references run in this one too
     options = Options(seconds=asked.seconds, runs=asked.runs)
     lines: list[Line] = []
     with postgres.server() as dsn:

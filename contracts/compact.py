@@ -23,7 +23,7 @@ def compact_json(value: object) -> bytes:
     """
     try:
         return _encode_fast(value)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, TypeError):  # also text of a class of its own, such as a number too long
         return _utf8(_encode(value))
 
 

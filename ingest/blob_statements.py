@@ -27,10 +27,12 @@ ON CONFLICT (event_id, sha256) DO NOTHING
 """
 
 # What was asked for since then may have an event on its way: for the grace, and as long as a collector may
-# hold one. Of a silent collector nothing newer than its last heartbeat is known, nor than what waited there.
+# hold one. Of a silent collector nothing newer than its last heartbeat is known, nor than what waited there;
+# a day more, since a heartbeat takes its time and the age in it is by another machine's clock.
 BEFORE: Final = """
 SELECT least(now() - make_interval(secs => $1),
-             (SELECT min(last_seen_at - make_interval(secs => CASE jsonb_typeof(report -> 'oldest_age_s')
+             (SELECT min(last_seen_at - interval '1 day' - make_interval(secs =>
+                         CASE jsonb_typeof(report -> 'oldest_age_s')
                          WHEN 'number' THEN (report ->> 'oldest_age_s')::float8 ELSE 0 END))
                 FROM lake.collectors))
 """

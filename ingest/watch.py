@@ -56,7 +56,7 @@ def due_alerts(beats: Sequence[Beat], config: IngestConfig, now: datetime) -> li
 
 
 def judged(name: str, subject: str, beats: Sequence[Beat], config: IngestConfig) -> bool:
-    """Whether this round could see that the alert is over: its collector speaks.
+    """Whether this round could see that the alert is over: its collector speaks, or was retired.
 
     It remembers its instances over a restart; of one that was deleted it says nothing any more.
     """
@@ -65,7 +65,7 @@ def judged(name: str, subject: str, beats: Sequence[Beat], config: IngestConfig)
     if name not in (SILENT, BACKLOG, DISK, DISCONNECTED):
         return False
     collector = subject if name in (SILENT, BACKLOG, DISK) else subject.split("/", 1)[0]
-    return any(beat.name == collector and beat.age_s <= config.silent_after_s for beat in beats)
+    return all(beat.age_s <= config.silent_after_s for beat in beats if beat.name == collector)
 
 
 def has_faded(name: str, quiet_s: float, config: IngestConfig) -> bool:

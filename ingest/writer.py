@@ -68,7 +68,10 @@ class Writer:
             if not lane.done():
                 lane.set_result(None)
                 break
-        return await job.answer
+        try:
+            return await job.answer
+        finally:
+            del job  # its error's traceback leads here: in a circle, the body would wait for the collector
 
     @property
     def queued_rows(self) -> int:
@@ -114,16 +117,18 @@ class Writer:
                 turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._idle.append(turn)
                 await turn
-            jobs = self._next_group()
-            self._in_flight.update(jobs)
-            try:
-                await self._commit_group(commit, jobs)
-            finally:
-                self._in_flight.difference_update(jobs)
-                for job in jobs:
-                    job.send_away("stopping")
-                if not self._queue and not self._in_flight:
-                    self._drained.set()
+            await self._carry_out(commit, self._next_group())
+
+    async def _carry_out(self, commit: CommitBatch, jobs: list[_Job]) -> None:
+        self._in_flight.update(jobs)
+        try:
+            await self._commit_group(commit, jobs)
+        finally:
+            self._in_flight.difference_update(jobs)
+            for job in jobs:
+                job.send_away("stopping")
+            if not self._queue and not self._in_flight:
+                self._drained.set()
 
     def _next_group(self) -> list[_Job]:
         jobs = [self._queue.popleft()]

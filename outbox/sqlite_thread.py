@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -125,7 +126,9 @@ class WriterThread:
                 died = [_Outcome(operation.future, error=self._refusal()) for operation in batch]
                 self._tell(died, room=room)
                 raise
-        return operation is not None
+        goes_on, operation = operation is not None, None
+        batch.clear()  # an error's traceback leads here: in a circle, bodies would wait for the collector
+        return goes_on
 
     def _tell(self, outcomes: Sequence[_Outcome], *, room: int) -> None:
         self._call(self._deliver, outcomes, room)
@@ -160,6 +163,7 @@ class WriterThread:
             if outcome.error is None:
                 outcome.future.set_result(outcome.result)
             else:
+                traceback.clear_frames(outcome.error.__traceback__)
                 outcome.future.set_exception(outcome.error)
 
 

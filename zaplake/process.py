@@ -16,12 +16,12 @@ from outbox.store import StoreBusy, StoreError
 from zaplake.trouble import Trouble
 
 OBJECTS_PER_LOOK: Final = 20_000
-"""New objects between two looks of the collector of cycles; Python's own default is 700."""
+"""New objects between two looks of the collector of cycles, where spared; Python's own default is 700."""
 
 Main = Callable[[asyncio.Event], Awaitable[None]]
 
 
-def run_until_stopped(main: Main) -> None:
+def run_until_stopped(main: Main, *, spares_collector: bool = False) -> None:
     """Runs ``main(stop)``; SIGTERM and SIGINT set ``stop``, a second one ends the process at once.
 
     Raises Trouble for what an operator can repair, and the first leaf of an exception group for the rest.
@@ -40,7 +40,9 @@ def run_until_stopped(main: Main) -> None:
             loop.add_signal_handler(number, ask_to_stop)
         await main(stop)
 
-    spare_collector()
+    gc.freeze()  # what the imports made lives as long as the process: no need to look through it again
+    if spares_collector:
+        spare_collector()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(governed())
@@ -50,11 +52,11 @@ def run_until_stopped(main: Main) -> None:
 
 
 def spare_collector() -> None:
-    """Lets the collector of cycles look less often, and never again at what the imports made.
+    """Lets the collector of cycles look less often: for a process that reads batches of small rows.
 
-    A batch makes tens of thousands of objects that no cycle holds: they go by their counts.
+    A batch makes tens of thousands of objects that no cycle holds; they go by their counts. Not where one
+    object may be a large body: what a cycle holds stays as long as nobody looks.
     """
-    gc.freeze()
     gc.set_threshold(OBJECTS_PER_LOOK, 10, 10)
 
 

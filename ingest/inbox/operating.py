@@ -109,10 +109,17 @@ async def resume(connection: _Connection, consumer: str, *, is_parking: bool) ->
 async def forget(connection: _Connection, consumer: str) -> bool:
     """Remove a paused consumer with its cursors and failures; False, and nothing done, when it is not paused.
 
-    Run again under this name it would begin with the first event of the log.
+    Run again under this name it would begin with the first event of the log; a process that still has it
+    says so and runs it no more.
     """
     await _known(connection, consumer)
-    return await connection.fetchval(statements.FORGET, consumer) is not None
+    await connection.execute(begin(NO_LIMITS))
+    gone = await connection.fetchval(statements.FORGET, consumer)
+    if gone is not None:
+        for statement in (statements.FORGET_CURSORS, *statements.FORGET_REST):
+            await connection.fetch(statement, consumer)
+    await connection.execute(statements.COMMIT)
+    return gone is not None
 
 
 async def _known(connection: _Connection, consumer: str) -> None:

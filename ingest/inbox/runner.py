@@ -54,12 +54,15 @@ class Runner:
         self._positions: dict[str, dict[int, int]] = {}
         """Where the cursors were when they were last seen; only to know where to look."""
         self._looked_at = float("-inf")
+        self._is_announced = False
+        self._forgotten: set[str] = set()
         self._stopping = asyncio.Event()
 
     @property
     def is_ready(self) -> bool:
-        """Whether the database was there a moment ago."""
-        return not self._stopping.is_set() and time.monotonic() - self._looked_at < AWAY_AFTER_S
+        """Whether the database was there a moment ago, and nobody has forgotten what runs here."""
+        is_there = time.monotonic() - self._looked_at < AWAY_AFTER_S
+        return is_there and not self._forgotten and not self._stopping.is_set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop``; then end the batches that run, for ``drain_s_max`` seconds at most."""
@@ -81,8 +84,10 @@ class Runner:
 
     async def _look(self, connection: asyncpg.Connection[Any]) -> None:
         """Finds what there is to do."""
-        await connection.fetch(statements.ADD_CONSUMERS, self._names)
-        await connection.fetch(statements.ADD_CURSORS, self._names, SHARDS)
+        if not self._is_announced:  # once: who was forgotten meanwhile must not begin with the first event
+            await connection.fetch(statements.ADD_CONSUMERS, self._names)
+            await connection.fetch(statements.ADD_CURSORS, self._names, SHARDS)
+            self._is_announced = True
         horizon, looked_at, due_at = -1, float("-inf"), float("-inf")
         refreshed_at = float("-inf")
         while True:
@@ -105,6 +110,10 @@ class Runner:
         for name in self._names:
             found = await connection.fetch(statements.CURSORS, name)
             self._positions[name] = {row["shard"]: row["position"] for row in found}
+        known = {row["name"] for row in await connection.fetch(statements.CONSUMERS)}
+        for name in set(self._names) - known - self._forgotten:
+            log.error("inbox.forgotten", consumer=name, reason="its rules run here no more; restart")
+        self._forgotten = set(self._names) - known
 
     async def _find(self, connection: asyncpg.Connection[Any], horizon: int) -> None:
         await connection.execute(self._begin)

@@ -172,14 +172,16 @@ SELECT c.consumer, now(), array_agg(c.position ORDER BY c.shard)
 HAVING array_agg(c.position ORDER BY c.shard) IS DISTINCT FROM last.positions
 ON CONFLICT DO NOTHING
 """
-# All that is known of a paused consumer; of one that runs, nothing goes.
+# All that is known of a paused consumer; of one that is not, nothing goes. Whoever is in a batch holds its
+# cursors: their deletion waits for the end of it, and what it parked is seen by the statements after that.
 FORGET: Final = """
-WITH gone AS (DELETE FROM lake.inbox_consumers WHERE name = $1 AND paused_at IS NOT NULL RETURNING name),
-     cursors AS (DELETE FROM lake.inbox_cursors WHERE consumer IN (SELECT name FROM gone)),
-     failures AS (DELETE FROM lake.inbox_failures WHERE consumer IN (SELECT name FROM gone)),
-     progress AS (DELETE FROM lake.inbox_progress WHERE consumer IN (SELECT name FROM gone))
-SELECT name FROM gone
+DELETE FROM lake.inbox_consumers WHERE name = $1 AND paused_at IS NOT NULL RETURNING name
 """
+FORGET_CURSORS: Final = "DELETE FROM lake.inbox_cursors WHERE consumer = $1"
+FORGET_REST: Final = (
+    "DELETE FROM lake.inbox_failures WHERE consumer = $1",
+    "DELETE FROM lake.inbox_progress WHERE consumer = $1",
+)
 FORGET_PROGRESS: Final = """
 DELETE FROM lake.inbox_progress WHERE consumer = ANY ($1::text[]) AND at < now() - make_interval(secs => $2)
 """

@@ -176,6 +176,13 @@ ODD_VALUES = [
 ]
 
 
+async def test_an_event_whose_name_is_odd_is_stored(collector: Running, backend: ScriptedBackend) -> None:
+    bodies = [b'{"event":%s,"instance":"loja-sp","data":{}}' % value for value in ODD_VALUES]
+    for body in bodies:
+        assert (await collector.post("/gateways/evolution/loja-sp", body)).status_code == 200
+    await eventually(lambda: len(backend.stored) == len(bodies), "all shipped")
+
+
 async def test_odd_json_is_still_the_event_it_is(collector: Running, backend: ScriptedBackend) -> None:
     raw = b"""{"event":"contacts.update","instance":"loja-sp","date_time":"2026-01-01T10:00:0%d.000Z",
         "data":{"remoteJid":"5511900000001@s.whatsapp.net","x":%s}}"""

@@ -400,17 +400,24 @@ async def test_only_what_no_event_has_for_the_grace_is_removed(b: Backend, folde
 
 @pytest.mark.parametrize(
     ("last_beat_days", "oldest_age_s", "removed"),
-    [(0, None, 1), (0, 60.0, 1), (0, 32 * 86400.0, 0), (32, None, 0), (29, 86400.0, 1), (29, 4 * 86400.0, 0)],
+    [
+        (0, None, 1),
+        (0, 60.0, 1),
+        (0, 30.5 * 86400, 0),
+        (30.5, None, 0),
+        (28, 86400.0, 1),
+        (28, 3 * 86400.0, 0),
+    ],
 )
 async def test_nothing_is_swept_whose_event_a_collector_may_hold(
-    b: Backend, folder: Path, last_beat_days: int, oldest_age_s: float | None, removed: int
+    b: Backend, folder: Path, last_beat_days: float, oldest_age_s: float | None, removed: int
 ) -> None:
     """Its line went down between the blob and the event, longer ago than the grace."""
     await put(b, content=b"before its event")
     await age(b, 31)
     await b.fetch(
         "INSERT INTO lake.collectors (name, boot, beat, report, last_seen_at) SELECT 'edge', 'b', 1, "
-        "jsonb_build_object('oldest_age_s', $1::float8), now() - make_interval(days => $2)",
+        "jsonb_build_object('oldest_age_s', $1::float8), now() - make_interval(secs => $2::float8 * 86400)",
         oldest_age_s,
         last_beat_days,
     )

@@ -10,6 +10,7 @@ import pytest
 
 from contracts.heartbeat import Depth, InstanceState, heartbeat_path
 from ingest.config import IngestConfig
+from ingest.statements import RETIRE_COLLECTOR
 from ingest.watch import Alert, Beat, due_alerts, judged
 from tests.ingest.backend import Backend, an_id, backend, beat, event, signed
 
@@ -63,6 +64,14 @@ async def look(b: Backend) -> list[tuple[str, str, bool, int]]:
         return [(r["name"], r["subject"], r["resolved_at"] is None, r["repeated_count"]) for r in rows]
     finally:
         await connection.close()
+
+
+async def test_what_a_retired_collector_had_is_over(dsn: str) -> None:
+    async with backend(dsn, silent_after_s=0.001, disconnected_after_s=0.001) as b:
+        await b.post_heartbeat(beat(depth=Depth(waiting=20_000)))
+        assert await look(b) == [("collector.silent", "edge-1", True, 0)]
+        await b.fetch(RETIRE_COLLECTOR, "edge-1", 0.0)
+        assert await look(b) == [("collector.silent", "edge-1", False, 0)]
 
 
 async def test_an_alert_is_raised_once_repeated_slowly_and_resolved(dsn: str) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import json
+import weakref
 from collections.abc import Sequence
 
 import asyncpg
 import pytest
 
 from contracts.envelope import EVENT_PATH
+from ingest.config import IngestConfig
 from ingest.row import CommitBatch, Committed, Row, UnavailableError
+from ingest.writer import Writer
 from tests.ingest.backend import Backend, an_id, backend, event, signed
 
 DIGESTS = ["aa" * 16, "bb" * 16, "cc" * 16]
@@ -32,6 +37,33 @@ class Gate:
             return await commit(rows)
 
         return gated
+
+
+class Rows(list[Row]):
+    """Rows of one request, of which can be told when they are gone."""
+
+
+async def test_what_was_refused_is_given_up_at_once() -> None:
+    """A body in a circle with its own error would stay until somebody looks for circles."""
+
+    async def away(_rows: Sequence[Row]) -> list[Committed]:
+        raise UnavailableError("away")
+
+    writer = Writer(IngestConfig(dsn="", secrets=(b"x" * 16,)), [away])
+    running = asyncio.create_task(writer.run())
+    gc.disable()
+    try:
+        rows = Rows()
+        gone = weakref.ref(rows)
+        with contextlib.suppress(UnavailableError):
+            await writer.write(rows, 1)
+        del rows
+        await asyncio.sleep(0)  # the loop's own handle of this turn has it
+        assert gone() is None
+    finally:
+        gc.enable()
+        running.cancel()
+        await asyncio.wait([running])
 
 
 async def waiting(b: Backend, rows: int) -> None:

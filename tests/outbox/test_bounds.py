@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,7 +13,7 @@ import pytest
 
 from outbox.clock import ManualClock
 from outbox.memory import MemoryStore
-from outbox.record import GuardMode, PutOutcome
+from outbox.record import GuardMode, NewRecord, PutOutcome
 from outbox.sqlite import open_sqlite
 from outbox.store import Store, StoreFull, StoreLimits
 from outbox.verdict import Verdict
@@ -40,6 +43,28 @@ async def test_a_row_too_many_is_refused_and_the_oldest_stays(small: Store, cloc
     await put_ids(small, "d")
     assert first.id == "a"
     assert ids(await claim(small, clock)) == ["d"]
+
+
+async def test_what_a_full_store_refused_is_given_up_at_once(small: Store) -> None:
+    """A body in a circle with its own error would stay until somebody looks for circles."""
+
+    class Records(list[NewRecord]):
+        """Of which can be told when they are gone."""
+
+    await put_ids(small, "a", "b", "c")
+    gc.disable()
+    try:
+        refused = []
+        for number in range(5):
+            records = Records([new(f"refused {number}")])
+            refused.append(weakref.ref(records))
+            with contextlib.suppress(StoreFull):
+                await small.put(records)
+            del records
+        await small.stats()  # the thread has turned to something else
+        assert [gone() for gone in refused] == [None] * 5
+    finally:
+        gc.enable()
 
 
 async def test_too_many_bytes_are_refused_until_they_are_gone(small: Store, clock: ManualClock) -> None:

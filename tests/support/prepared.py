@@ -53,7 +53,9 @@ class Prepared:
         ours, theirs = socket.socketpair()
         leash, collar = socket.socketpair()
         arguments = list(arguments)
-        process = _context.Process(target=_born, args=(module, arguments, theirs, collar, log), daemon=True)
+        process = _context.Process(
+            target=_born, args=(module, arguments, dict(os.environ), theirs, collar, log), daemon=True
+        )
         with theirs, collar:
             process.start()
         return cls(process, leash, *await asyncio.open_connection(sock=ours))
@@ -97,9 +99,16 @@ class Prepared:
 
 
 def _born(
-    module: str, arguments: list[str], line: socket.socket, collar: socket.socket, log: Path | None
+    module: str,
+    arguments: list[str],
+    environ: dict[str, str],
+    line: socket.socket,
+    collar: socket.socket,
+    log: Path | None,
 ) -> None:
     """In the new process, which ends with the test's own."""
+    os.environ.clear()
+    os.environ.update(environ)  # the server has that of the test which started it
     threading.Thread(target=_end_with, args=(collar,), daemon=True).start()
     for number in (0, 1):
         os.dup2(line.fileno(), number)

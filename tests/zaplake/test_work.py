@@ -57,7 +57,7 @@ def test_two_workers_run_the_rules_and_stop_cleanly(dsn: str, tmp_path: Path) ->
 
 def test_the_operators_commands(dsn: str, operator: Operator, tmp_path: Path) -> None:
     env = {"DATABASE_URL": dsn}
-    assert "nobody has read" in operator.run("inbox", "status", env=env).out
+    assert "no consumer is known" in operator.run("inbox", "status", env=env).out
     assert operator.run("inbox", "replay", "rules", "--dead", env=env).code == 2
     with running(*WORK, log=tmp_path / "work.log", env=env) as process:
         process.next_line()
@@ -80,14 +80,19 @@ def test_the_operators_commands(dsn: str, operator: Operator, tmp_path: Path) ->
         assert paused.code == 1
         assert "a repair" in paused.out
         assert operator.run("inbox", "resume", "rules", "--park", env=env).out == "rules goes on\n"
-        running_still = operator.run("inbox", "forget", "rules", env=env)
-        assert (running_still.code, "rules is not paused" in running_still.err) == (1, True)
     assert operator.run("inbox", "replay", "rules", env=env).code == 2
     assert operator.run("inbox", "replay", "rules", "--since", "yesterday", env=env).code == 2
     assert "there are: rules" in operator.run("inbox", "pause", "nobody", env=env).err
     assert operator.run("inbox", "pause", "rules", env=env).code == 0
-    assert "rules is forgotten" in operator.run("inbox", "forget", "rules", env=env).out
-    assert json.loads(operator.run("inbox", "status", "--json", env=env).out) == []
+    ours = operator.run("inbox", "forget", "rules", env=env)
+    assert (ours.code, "rules belongs to this release" in ours.err) == (1, True)
+    assert asked(dsn, "INSERT INTO lake.inbox_consumers (name) VALUES ('old_rules') RETURNING name")
+    running_still = operator.run("inbox", "forget", "old_rules", env=env)
+    assert (running_still.code, "old_rules is not paused" in running_still.err) == (1, True)
+    assert operator.run("inbox", "pause", "old_rules", env=env).code == 0
+    assert "old_rules is forgotten" in operator.run("inbox", "forget", "old_rules", env=env).out
+    left = json.loads(operator.run("inbox", "status", "--json", env=env).out)
+    assert [one["name"] for one in left] == ["rules"]
 
 
 def test_wrong_settings_are_refused_with_their_name(operator: Operator) -> None:

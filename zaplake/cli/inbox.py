@@ -20,6 +20,7 @@ from ingest.inbox.operating import ConsumerStatus, Failure, UnknownConsumerError
 from zaplake.cli.options import AsJson, Common, settle
 from zaplake.database import lake_dsn
 from zaplake.query import connect
+from zaplake.rules import all_consumers
 from zaplake.trouble import Trouble, UsageTrouble
 
 T = TypeVar("T")
@@ -198,7 +199,7 @@ def resume(consumer: str, /, *, park: bool = False, common: Common | None = None
 
 @app.command
 def forget(consumer: str, /, *, common: Common | None = None) -> int:
-    """Remove a consumer that nobody runs any more, with its cursors and failures; pause it first.
+    """Remove a consumer that a release no longer has, with its cursors and failures; pause it first.
 
     What its rules wrote stays. Run again under this name, it begins with the first event of the log.
 
@@ -214,6 +215,11 @@ def forget(consumer: str, /, *, common: Common | None = None) -> int:
     consumer
         Its name.
     """
+    if consumer in {one.name for one in all_consumers()}:
+        raise Trouble(
+            f"{consumer} belongs to this release: forgotten, it would run on the whole log again",
+            f"to stop it, zaplake inbox pause {consumer}; to run it again, zaplake inbox replay {consumer}",
+        )
     if not _ask(common, lambda connection: operating.forget(connection, consumer)):
         raise Trouble(
             f"{consumer} is not paused, so it may be running",
@@ -255,7 +261,7 @@ def _show_statuses(found: list[ConsumerStatus]) -> None:
             f"{lag.failed:,}",
             f"{lag.dead:,}",
         )
-    Console().print(table if found else "nobody has read the log yet: run zaplake work, or zaplake up")
+    Console().print(table if found else "no consumer is known: run zaplake work, or zaplake up")
 
 
 def _show_failures(found: list[Failure]) -> None:

@@ -60,5 +60,5 @@ def work(
         with naming_the_port(host, port, "--work-port"):
             await serve_inbox(config, chosen, host=host, port=port, stop=stop, on_ready=ready)
 
-    run_until_stopped(main)
+    run_until_stopped(main, spares_collector=True)
     return 0

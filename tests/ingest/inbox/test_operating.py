@@ -78,9 +78,10 @@ async def test_a_consumer_is_forgotten_when_it_is_paused_and_leaves_nothing(dsn:
     async with lake(dsn) as connection:
         await write(connection, "{}", "{}")
         one, other = consumer(Fragile().rule), consumer(counting(), name="other")
-        async with running(dsn, one, other, retry_s=(0.001,)):
+        async with running(dsn, one, other, retry_s=(0.001,)) as runner:
             await until(connection, STATES, "DEAD DEAD")
             assert not await operating.forget(connection, "rules")
+            assert runner.is_ready
             await operating.pause(connection, "rules", "it is removed")
             assert await operating.forget(connection, "rules")
             assert [status.name for status in await operating.statuses(connection)] == ["other"]
@@ -89,6 +90,54 @@ async def test_a_consumer_is_forgotten_when_it_is_paused_and_leaves_nothing(dsn:
                 assert await connection.fetchval(left) == 0, table
             await write(connection, "{}")
             await until(connection, HOW_MANY, 3)
+            async with asyncio.timeout(10):
+                while runner.is_ready:  # it says that something does not run here any more
+                    await asyncio.sleep(0.01)
+            await end_sessions(connection)
+            await write(connection, "{}")
+            await until(connection, HOW_MANY, 4)
+            names = [status.name for status in await operating.statuses(connection)]
+            assert names == ["other"], "it does not come back with another connection, on the whole log"
+
+
+async def test_what_a_batch_parks_while_its_consumer_is_forgotten_goes_too(dsn: str) -> None:
+    """The batch holds its cursors, so its end is waited for."""
+    applying, go_on = asyncio.Event(), asyncio.Event()
+
+    def decide(event: LoggedEvent) -> Sequence[int]:
+        if event.kind == "broken":
+            raise ValueError
+        return (event.seq,)
+
+    async def apply(_transaction: Transaction, _effects: Sequence[int]) -> None:
+        applying.set()
+        await go_on.wait()
+
+    async with lake(dsn) as connection, lake_again(dsn) as other:
+        await write(connection, "{}", shard=1)
+        await write(connection, "{}", kind="broken", shard=1)
+        async with running(dsn, consumer(Rule(name="slow", decide=decide, apply=apply))):
+            await applying.wait()
+            await operating.pause(other, "rules", "it is removed")
+            forgetting = asyncio.create_task(operating.forget(other, "rules"))
+            await waits_for_a_lock(connection)
+            go_on.set()
+            assert await forgetting
+            left = "SELECT count(*) FROM lake.inbox_failures"
+            assert await connection.fetchval(left) == 0
+
+
+async def waits_for_a_lock(connection: asyncpg.Connection[Any]) -> None:
+    waiting = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    await until(connection, f"SELECT count(*) {waiting}", 1)
+
+
+async def end_sessions(connection: asyncpg.Connection[Any]) -> None:
+    """As a restart of the database does."""
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
 
 
 async def test_a_replay_runs_everything_since_a_moment_again_and_only_that(dsn: str) -> None:
