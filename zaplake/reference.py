@@ -49,10 +49,10 @@ url_file = "/run/secrets/amqp"  # else url, else AMQP_URL
 _ENV_HEAD: Final = """\
 # Every setting with its default; docs/settings.md says more. Copy to .env and uncomment what you change.
 # compose.yaml reads .env by itself; a shell does with: set -a; . ./.env; set +a
-# For compose.yaml these three are needed (make each with: openssl rand -hex 32)
-POSTGRES_PASSWORD=
-ZAPLAKE_SIGNING_SECRETS=
-ZAPLAKE_GATEWAY_TOKENS=
+# For compose.yaml these three are needed: uncomment them, with a value each (openssl rand -hex 32)
+#POSTGRES_PASSWORD=
+#ZAPLAKE_SIGNING_SECRETS=
+#ZAPLAKE_GATEWAY_TOKENS=
 # And with its RabbitMQ (docker compose --profile rabbitmq up -d): AMQP_URL=amqp://zaplake:<password>@rabbitmq/
 #RABBITMQ_PASSWORD=
 #AMQP_URL=
