@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
@@ -254,11 +254,9 @@ class Capture:
         hour = hour_of(now)
         if not translation.counted:
             translation.counted[translation.source]["empty"] += 1
-        total: Counter[str] = Counter()
         for (gateway, instance), counts in translation.counted.items():
             self.tally.add(hour=hour, gateway=gateway, instance=instance, channel=channel, counts=counts)
             self.metrics.count(channel, gateway, instance, counts)
-            total.update(counts)
         is_live = channel in LIVE_CHANNELS
         if translation.captured:
             self.silence.heard(translation.source, channel, now)
@@ -271,15 +269,16 @@ class Capture:
                     seen.tell(captured.state, captured.stamp, now)
         if is_live:
             self._hear(translation, now)
-        return total
+        first, *others = translation.counted.values()
+        return sum(others, first) if others else first
 
     def _hear(self, translation: Translation, now: datetime) -> None:
         """Remembers what came when, of each instance; a deleted one is forgotten."""
-        heard: defaultdict[Source, list[str]] = defaultdict(list)
+        heard: dict[Source, list[str]] = {}
         for captured in translation.captured:
-            heard[captured.source].append(captured.kind)
+            heard.setdefault(captured.source, []).append(captured.kind)
         for source, kind in translation.refused:
-            heard[source].append(kind)
+            heard.setdefault(source, []).append(kind)
         for source, kinds in heard.items():
             self.instances.saw(source, now).hear(kinds, now)
             if not ENDS.isdisjoint(kinds):

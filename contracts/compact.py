@@ -8,8 +8,19 @@ from typing import Final
 
 import msgspec
 
+from contracts.jsontext import BigNumber
+
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_encode_fast = msgspec.json.Encoder().encode
+
+
+def _number_text(value: object) -> str:
+    """A number too long for Python is told as it was written; a text that was cut out never is."""
+    if isinstance(value, BigNumber):
+        return str(value)
+    raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+_encode_fast = msgspec.json.Encoder(enc_hook=_number_text).encode
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _encode_sorted = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True
@@ -23,7 +34,7 @@ def compact_json(value: object) -> bytes:
     """
     try:
         return _encode_fast(value)
-    except (UnicodeEncodeError, TypeError):  # also text of a class of its own, such as a number too long
+    except UnicodeEncodeError:
         return _utf8(_encode(value))
 
 

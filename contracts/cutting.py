@@ -39,7 +39,7 @@ def cut(raw: bytes, paths: Sequence[Path], secrets: Sequence[str] = ()) -> tuple
     if not wanted and all(len(path) == 1 for path in possible):
         members = compact_members(raw)
         if members is not None:
-            return _cut_members(raw, members, {path[0] for path in possible}, secrets)
+            return _cut_members(members, {path[0] for path in possible}, secrets, raw)
     spans = [*_path_spans(raw, possible), *_secret_spans(raw, wanted)]
     if not spans:
         return raw, ()
@@ -60,19 +60,24 @@ def cut_members(
     members: dict[str, Raw], paths: Sequence[Path], secrets: Sequence[str] = ()
 ) -> tuple[bytes, tuple[str, ...]]:
     """The same as ``cut`` of what `joined` makes of the members, without reading them again."""
-    raw = joined(members)
-    if any(len(path) != 1 for path in paths) or (secrets and _may_hold_one(raw, secrets)):
-        return cut(raw, paths, secrets)
-    return _cut_members(raw, members, {path[0] for path in paths}, secrets)
+    raw = None
+    if secrets or any(len(path) != 1 for path in paths):
+        raw = joined(members)
+        if any(len(path) != 1 for path in paths) or may_hold_one(raw, secrets):
+            return cut(raw, paths, secrets)
+    return _cut_members(members, {path[0] for path in paths}, secrets, raw)
 
 
 def _cut_members(
-    raw: bytes, members: dict[str, Raw], names: set[str | int], secrets: Sequence[str]
+    members: dict[str, Raw], names: set[str | int], secrets: Sequence[str], raw: bytes | None
 ) -> tuple[bytes, tuple[str, ...]]:
-    """Cut members of a compact object: the same as by span, without looking for their places."""
+    """Cut members of a compact object: the same as by span, without looking for their places.
+
+    ``raw``: what is joined of them, where that is known.
+    """
     cut_names = [name for name, value in members.items() if name in names and bytes(value) != b"null"]
     if not cut_names:
-        return raw, ()
+        return joined(members) if raw is None else raw, ()
     null = dict.fromkeys(cut_names, Raw(b"null"))
     return joined(members | null), tuple(_pointer((name,), secrets) for name in cut_names)
 
@@ -99,7 +104,8 @@ def _may_hold(raw: bytes, text: str, escapes_ascii: bool) -> bool:
     return encoded in raw or (escapes_ascii if plain else b"\\" in raw)
 
 
-def _may_hold_one(raw: bytes, secrets: Sequence[str]) -> bool:
+def may_hold_one(raw: bytes, secrets: Sequence[str]) -> bool:
+    """Say no only when none of the secrets can stand in the body, nor in any part of it."""
     escapes_ascii = _ASCII_ESCAPE.search(raw) is not None
     return any(secret and _may_hold(raw, secret, escapes_ascii) for secret in secrets)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from contracts.cutting import cut, cut_members
+from contracts.cutting import cut, cut_members, may_hold_one
 from contracts.events import Event, Path, Reading
 from contracts.jsontext import slices_at, without
 
@@ -42,7 +42,8 @@ class Cutter:
     def __init__(
         self, raw: bytes, reading: Reading, secrets: tuple[str, ...], events: Sequence[Event]
     ) -> None:
-        self._raw, self._reading, self._secrets = raw, reading, secrets
+        self._raw, self._reading, self._all_secrets = raw, reading, secrets
+        self._secrets = secrets if may_hold_one(raw, secrets) else ()
         paths = dict.fromkeys(
             path for event in events for path in (event.path, *event.context.values()) if path is not None
         )
@@ -53,7 +54,8 @@ class Cutter:
 
     def parts_of(self, event: Event) -> CutParts:
         """The event's payload and envelope. KeyError or IndexError when a reader's path leads nowhere."""
-        payload, from_payload = cut(self._payload(event), self._payload_cuts(event), self._secrets)
+        secrets = self._secrets if event.payload is None else self._all_secrets
+        payload, from_payload = cut(self._payload(event), self._payload_cuts(event), secrets)
         if event.context:
             envelope, from_envelope = self._own_envelope(event)
         elif self._reading.data_path:

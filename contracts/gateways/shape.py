@@ -20,7 +20,7 @@ def mapping(value: object) -> Mapping[str, object]:
 def word(value: object) -> str | None:
     """Return an id, code or name as a string; None for an empty or absent one and for containers."""
     if isinstance(value, str):
-        return str(value) or None  # a number too long for Python is text of a class of its own
+        return value or None
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
