@@ -23,15 +23,15 @@ from zaplake.cli import COMMANDS
 
 SECRET = "a-secret-of-this-test"
 LEAVES = (
-    ("up",), ("serve",), ("collect",), ("db", "upgrade"), ("lake", "sql"), ("lake", "blob"), ("doctor",),
-    ("version",),
+    ("up",), ("serve",), ("collect",), ("db", "upgrade"), ("lake", "sql"), ("lake", "blob"),
+    ("lake", "retire"), ("doctor",), ("version",),
     ("collector", "status"), ("collector", "load"), ("collector", "refill"), ("collector", "dead", "list"),
     ("collector", "dead", "show"), ("collector", "dead", "requeue"), ("collector", "dead", "drop"),
     ("collector", "export"), ("collector", "import"), ("alerts", "test"),
     ("gateway", "connect"), ("gateway", "check"),
     ("gateway", "token", "create"), ("gateway", "token", "list"), ("gateway", "token", "revoke"),
     ("work",), ("inbox", "status"), ("inbox", "failures"),
-    ("inbox", "replay"), ("inbox", "pause"), ("inbox", "resume"),
+    ("inbox", "replay"), ("inbox", "pause"), ("inbox", "resume"), ("inbox", "forget"),
 )  # fmt: skip
 
 
