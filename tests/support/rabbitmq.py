@@ -26,6 +26,8 @@ START_S_MAX: Final = 90.0
 STOP_S_MAX: Final = 30.0
 PORTS: Final = range(20_000, 32_000)
 """Below those that Linux gives to connections."""
+SHARES: Final = 16
+"""Test processes beside each other take of different ones: a port is only taken when its server listens."""
 DEADLINE_S: Final = 15.0
 """What a test waits for at most."""
 
@@ -148,7 +150,9 @@ def free_port() -> int:
     A server that stays away for minutes would find one of those taken, if only by somebody who tries to
     reach it: to a port without a server a connection can be its own other end.
     """
-    for port in random.sample(PORTS, k=len(PORTS)):
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % SHARES
+    own = PORTS[worker::SHARES]
+    for port in random.SystemRandom().sample(own, k=len(own)):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port
