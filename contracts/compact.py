@@ -35,7 +35,8 @@ def compact_json(value: object) -> bytes:
     try:
         return _encode_fast(value)
     except UnicodeEncodeError:
-        return _utf8(_encode(value))
+        # json would write a text that was cut out as its mark
+        return _utf8(_encode(msgspec.to_builtins(value, enc_hook=_number_text)))
 
 
 def sorted_json(value: object) -> bytes:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.compact import compact_json, sorted_json
+from contracts.cuttext import CutText
+from contracts.jsontext import BigNumber
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
 VALUES = st.recursive(
@@ -32,3 +35,11 @@ def test_both_spellings_are_those_of_javascript(value: object) -> None:
 def test_every_character_is_escaped_as_javascript_does() -> None:
     text = "".join(map(chr, range(0x300))) + "\u2028\u2029\ufeff😀"
     assert compact_json([text]) == json.dumps([text], ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("beside", ["plain", "\ud83d"])
+def test_a_number_too_long_is_written_and_a_text_that_was_cut_out_never_is(beside: str) -> None:
+    """A mark in an identity would make another fact of each copy."""
+    assert compact_json([beside, BigNumber("1e400")]) == compact_json([beside, "1e400"])
+    with pytest.raises(TypeError):
+        compact_json([beside, CutText("$blob:mark", sha256="ab", bytes_total=1)])

@@ -9,8 +9,6 @@ from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
 FIXTURES: Final = HERE / "fixtures"
-SHARED: Final = HERE.parents[2] / "shared"
-"""The payload collection beside the repository; tests read it only when it is there."""
 
 TABLES: Final = ("evolution", "baileys", "waha", "cloudapi", "recordings")
 UNKNOWN_ALLOWED: Final[frozenset[str]] = frozenset()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -14,7 +13,7 @@ from contracts.events import KINDS, Event, Reading
 from contracts.gateways import READERS
 from contracts.identity import event_id, stamp_occurrence
 from contracts.jsontext import decode, slice_at
-from tests.golden.table import SHARED, Entry, load_secrets, load_table
+from tests.golden.table import Entry, load_secrets, load_table
 
 SIGNAL = "presence"
 """The kind that the capture policy counts instead of storing, unless it is asked to."""
@@ -106,30 +105,3 @@ def test_each_event_points_into_its_body_and_no_secret_survives_the_cut(entry: E
         assert [secret for secret in secrets if secret in text] == []
     envelope, _ = cut(entry.body, (reading.data_path, *reading.cuts) if reading.data_path else reading.cuts)
     assert [secret for secret in secrets if secret in envelope.decode()] == []
-
-
-def unlisted() -> Iterator[Body]:
-    """Payloads of the same kinds that are no fixture (yet)."""
-    known = {by_name(entry) for entry in load_table()}
-    doors = {entry.table: entry.path_instance for entry in load_table()}
-    for table, door in doors.items():
-        for path in sorted((SHARED / "payloads" / table).glob("*.json")):
-            name = f"{table}/{path.name}"
-            if name not in known and not path.name.startswith("_") and path.name != "verify-get-query.json":
-                yield Body(family=table, path_instance=door, body=path.read_bytes())
-    for kind in ("webhook", "rabbitmq", "webhook-errors"):
-        for path in sorted((SHARED / "recordings" / "evolution" / kind).rglob("*.json")):
-            if f"recordings/{path.relative_to(SHARED / 'recordings' / 'evolution').as_posix()}" not in known:
-                raw = slice_at(path.read_bytes(), ("body",))
-                yield Body(family="evolution", path_instance=None, body=raw)
-    for path in sorted((SHARED / "recordings" / "baileys").rglob("*/*.json")):
-        yield Body(family="baileys", path_instance="loja-sp", body=path.read_bytes())
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason="no shared payloads beside the repository")
-def test_what_is_not_in_the_table_is_of_a_known_kind_too() -> None:
-    bodies = list(unlisted())
-    assert bodies
-    assert [
-        body.body[:200] for body in bodies if any(fact.kind == "unknown" for fact in read(body).events)
-    ] == []

@@ -258,7 +258,8 @@ async def test_large_blobs_come_in_parts(b: Backend, folder: Path) -> None:
 
 
 async def test_two_requests_for_one_blob_are_harmless(b: Backend, folder: Path) -> None:
-    with b.service.blobs.spool.holding(SHA256):  # type: ignore[union-attr]  # the fixture configures blobs
+    assert b.service.blobs is not None
+    with b.service.blobs.spool.holding(SHA256):
         refused = await put(b)
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "2")
     assert (await put(b)).status_code == 201
@@ -320,7 +321,8 @@ async def test_blobs_that_fill_the_spool_together_do_not_block_each_other(dsn: s
 async def test_what_stalls_while_it_is_held_is_not_forgotten(dsn: str, folder: Path) -> None:
     async with backend(dsn, blob_folder=folder) as b:
         await put(b, size=10_000)
-        spool = b.service.blobs.spool  # type: ignore[union-attr]  # this backend has blobs
+        assert b.service.blobs is not None
+        spool = b.service.blobs.spool
         (boot,) = (folder / INCOMING_NAME).iterdir()
         os.utime(boot / SHA256, (0, 0))
         with spool.holding(SHA256):

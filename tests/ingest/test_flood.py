@@ -11,10 +11,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from contracts.envelope import EVENT_PATH
 from tests.ingest.backend import SECRET
+from tests.support.memory import peak_rss_bytes
 from tests.support.serve_faulty import SECRET_VARIABLE
 
 BODY_BYTES = 64 * 1024 * 1024 + 1
@@ -58,15 +57,6 @@ async def flood(port: int, *, chunked: bool) -> int:
     return int(head[9:12])
 
 
-def peak_bytes(pid: int) -> int:
-    """The most memory that the process has had, by the kernel's own count."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("the kernel does not say")
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs the kernel's count of memory")
 async def test_64_bodies_above_the_limit_at_once(dsn: str) -> None:
     async with serving(dsn) as (port, pid):
         answers = await asyncio.gather(*[flood(port, chunked=number % 2 == 0) for number in range(REQUESTS)])
@@ -74,4 +64,4 @@ async def test_64_bodies_above_the_limit_at_once(dsn: str) -> None:
         assert set(answers[0::2]) <= {413, 503}
         assert set(answers[1::2]) == {413}
         assert await flood(port, chunked=True) == 413
-        assert peak_bytes(pid) < 512 * MIB
+        assert peak_rss_bytes(pid) < 512 * MIB
