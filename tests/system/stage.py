@@ -38,10 +38,15 @@ DRAIN_S_MAX = 120.0
 
 @contextlib.asynccontextmanager
 async def living(victims: Sequence[Victim]) -> AsyncIterator[None]:
+    """They run inside the block; what fails there comes out with an account of each."""
     try:
         for victim in victims:
             await victim.start()
         yield
+    except Exception as error:
+        for victim in victims:
+            error.add_note(victim.account())
+        raise
     finally:
         for victim in reversed(victims):
             await victim.stop()
@@ -201,8 +206,13 @@ async def in_full_swing(driver: Driver, driving: asyncio.Task[None]) -> None:
         assert not driving.done(), "the driver ended"
         return driver.in_flight >= IN_FLIGHT_MIN and len(driver.ledger.acknowledged) > before
 
+    answered = driver.statuses.copy()
     driver.pause_s = 0
-    await until(f"{IN_FLIGHT_MIN} requests in flight", swinging, seconds_max=IN_FLIGHT_S_MAX)
+    try:
+        await until(f"{IN_FLIGHT_MIN} requests in flight", swinging, seconds_max=IN_FLIGHT_S_MAX)
+    except TimeoutError as error:
+        error.add_note(f"{driver.in_flight} in flight, answers meanwhile: {dict(driver.statuses - answered)}")
+        raise
     driver.pause_s = CALM_S
 
 

@@ -48,7 +48,7 @@ class Victim:
         self._process = await Prepared.start("tests.support.dying", self._arguments(self.port), log=self._log)
         line = await asyncio.wait_for(self._process.stdout.readline(), START_S_MAX)
         if not line:
-            raise RuntimeError(f"{self.name} did not start: {self._log.read_text()[-4000:]}")
+            raise RuntimeError(f"{self.name} did not start: {self._said()}")
         self.port = int(json.loads(line)["port"])
 
     async def obey(self, order: str, value: float) -> None:
@@ -70,9 +70,7 @@ class Victim:
     async def die(self, death: Death, chance: random.Random) -> bool:
         """Dies by SIGKILL; False when the fault point was not reached and it was killed from outside."""
         assert self._process is not None
-        assert self._process.returncode is None, (
-            f"{self.name} died by itself: {self._log.read_text()[-4000:]}"
-        )
+        assert self._process.returncode is None, f"{self.name} died by itself: {self._said()}"
         reached = False
         point = _POINTS.get(death)
         if point is None:
@@ -87,6 +85,15 @@ class Victim:
         assert await asyncio.wait_for(self._process.wait(), STOP_S_MAX) == -signal.SIGKILL
         self._process.close()
         return reached
+
+    def account(self) -> str:
+        """How it is and what it last said, for whoever reads why a test failed."""
+        returncode = None if self._process is None else self._process.returncode
+        state = "lives" if returncode is None else f"ended with {returncode}"
+        return f"{self.name} at port {self.port} {state}; its log ends: {self._said()}"
+
+    def _said(self) -> str:
+        return self._log.read_text()[-4000:] if self._log.exists() else ""
 
     async def stop(self) -> None:
         """Ends it cleanly; kills it when that takes too long."""
