@@ -7,10 +7,12 @@ import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Final, Self
 
 import httpx
+import structlog
 from opentelemetry.trace import SpanKind
 
 from asgi.tracing import put_parent, span, tracer_of
@@ -45,6 +47,8 @@ FAILURES: Final[dict[type[httpx.TransportError], TransportFailure]] = {
 _STALE: Final = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 """What a request meets on a kept connection that the other side is just closing."""
 
+_log = structlog.get_logger("collector.backend")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
@@ -78,6 +82,7 @@ class Backend:
                 + CONNECTIONS_SPARE,
                 keepalive_expiry=limits.client_keep_alive_s,
             ),
+            cookies=no_cookies(),
             follow_redirects=False,
             trust_env=False,
         )
@@ -144,6 +149,9 @@ class Backend:
             return failure_of(error)
         except (httpx.RequestError, OSError):
             return TransportFailure.OTHER
+        except Exception as error:  # whatever the other side sends, it is an outage and never our end
+            _log.warning("backend.odd_answer", error=type(error).__name__)
+            return TransportFailure.OTHER
 
     async def _once(
         self, method: str, path: str, headers: dict[str, str], body: bytes
@@ -163,6 +171,11 @@ class Backend:
                 body=b"".join(chunks),
                 date=response.headers.get("date"),
             )
+
+
+def no_cookies() -> CookieJar:
+    """A jar that keeps nothing: each request says who it is, and a cookie may be one that cannot be sent."""
+    return CookieJar(DefaultCookiePolicy(netscape=False, rfc2965=False))
 
 
 def failure_of(error: httpx.TransportError) -> TransportFailure:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import httpx
 
+from collector.backend import no_cookies
 from zaplake import webhook
 from zaplake.trouble import Trouble, UsageTrouble
 from zaplake.webhook import Webhook
@@ -41,6 +42,7 @@ class Evolution:
         self._client = httpx.AsyncClient(
             headers={"apikey": key},
             timeout=REQUEST_S_MAX,
+            cookies=no_cookies(),
             follow_redirects=False,
             trust_env=False,
         )

@@ -88,6 +88,12 @@ async def test_what_is_left_out_is_counted_in_a_row_of_the_lake(tmp_path: Path) 
         outage.over = True
         async with running(config) as collector:
             await eventually(lambda: len(gaps(backend)) == 1, "the gap outlives its collector")
+
+            async def has_room() -> bool:
+                is_filling = "outbox.filling" in await collector.alerts()
+                return not is_filling and (await collector.outbox())["waiting"] == 0
+
+            await eventually(has_room, "everything is shipped, and the shedder has heard of it")
             assert await post_status(collector, 200) == 200
             await eventually(lambda: len(backend.stored) == 12, "with room nothing is shed")
         (gap,) = gaps(backend)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -166,7 +167,9 @@ async def test_nobody_listening_is_a_failure_to_connect() -> None:
     assert answer.status is TransportFailure.CONNECT
 
 
-async def _raw_server(answer: bytes | None) -> tuple[asyncio.Server, str, list[bytes]]:
+async def _raw_server(
+    answer: bytes | Callable[[], bytes] | None,
+) -> tuple[asyncio.Server, str, list[bytes]]:
     """Reads a request, writes ``answer`` (None: holds the connection open) and hangs up."""
     seen: list[bytes] = []
 
@@ -175,7 +178,7 @@ async def _raw_server(answer: bytes | None) -> tuple[asyncio.Server, str, list[b
         if answer is None:
             await reader.read(-1)
         else:
-            writer.write(answer)
+            writer.write(answer if isinstance(answer, bytes) else answer())
         writer.close()
 
     server = await asyncio.start_server(converse, "127.0.0.1", 0)
@@ -199,6 +202,52 @@ async def test_broken_answers_are_failures_and_tried_once_more(
         got = await HttpTransport(backend).send([record()])
     assert got.status is failure
     assert len(seen) == 2
+
+
+HEADS = (
+    b"set-cookie: \xff=\xfe; Path=/",
+    b"content-encoding: gzip",
+    b"content-type: text/plain; charset=none-such",
+    b"transfer-encoding: chunked",
+    b"location: http://[/",
+    b"retry-after: \xff",
+    b"date: \x00",
+    b"connection: upgrade",
+    b"x" * 70_000 + b": 1",
+    b": nameless",
+)
+"""What somebody between us and the backend may add."""
+
+
+async def test_a_cookie_is_neither_kept_nor_sent_also_one_that_cannot_be() -> None:
+    stored = b"HTTP/1.1 200 OK\r\nset-cookie: \xff=1\r\nset-cookie: a=b\r\ncontent-length: 2\r\n\r\n{}"
+    server, url, seen = await _raw_server(stored)
+    async with server, Backend(config(url)) as backend:
+        answers = [await HttpTransport(backend).send([record(number)]) for number in range(3)]
+    assert [answer.status for answer in answers] == [200] * 3
+    assert not any(b"cookie" in request.lower() for request in seen)
+
+
+async def test_whatever_is_answered_is_an_answer_or_a_failure(seed: int) -> None:
+    print(f"ZAPLAKE_SEED={seed}")
+    chance = random.Random(seed)
+
+    def odd() -> bytes:
+        status = chance.choice((101, 200, 204, 302, 400, 500, 999))
+        heads = chance.sample(HEADS, k=chance.randrange(3))
+        lines = [f"HTTP/1.{chance.randrange(3)} {status} X".encode(), b"content-length: 2", *heads]
+        whole = bytearray(b"\r\n".join(lines) + b"\r\n\r\n{}")
+        for _ in range(chance.randrange(3)):
+            whole[chance.randrange(len(whole))] = chance.randrange(256)
+        return bytes(whole[: chance.choice((len(whole), chance.randrange(len(whole))))])
+
+    server, url, _ = await _raw_server(odd)
+    kinds: set[type[object]] = set()
+    async with server, Backend(config(url, Limits(request_timeout_s=0.5))) as backend:
+        for number in range(200):
+            answer = await HttpTransport(backend).send([record(number)])
+            kinds.add(type(answer.status))
+    assert kinds == {int, TransportFailure}
 
 
 async def test_silence_is_a_timeout() -> None:
