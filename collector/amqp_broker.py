@@ -283,6 +283,8 @@ async def _answered(longer_s: float = 0.0) -> AsyncIterator[None]:
         if task is not None and task.cancelling():
             raise
         raise BrokerGone("the connection died") from error
+    except Exception as error:  # whatever the library makes of what the broker does: it is never our end
+        raise BrokerGone(_told(error)) from error
 
 
 def _told(error: BaseException | None) -> str:

@@ -149,7 +149,9 @@ class Backend:
             return failure_of(error)
         except (httpx.RequestError, OSError):
             return TransportFailure.OTHER
-        except Exception as error:  # whatever the other side sends, it is an outage and never our end
+        except Exception as error:
+            # Whatever the other side does is an outage and never our end. A connection that is reset while it
+            # is made is an AttributeError of anyio, which asks a socket that is gone.
             _log.warning("backend.odd_answer", error=type(error).__name__)
             return TransportFailure.OTHER
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,9 +27,12 @@ from collector.shipping import HttpTransport, batch_line
 from contracts.envelope import PROBLEM_TOO_LARGE
 from contracts.identity import batch_id
 from outbox.record import Record
+from outbox.transport import Answer
 from outbox.verdict import TransportFailure
 from tests.collector.scripted import SECRET, Reply, ScriptedBackend
 
+TURNS_MAX = 14
+"""Of the loop, within which a connection is made."""
 ID = "0b7a9c1e-0000-5000-8000-00000000000"
 
 
@@ -248,6 +252,28 @@ async def test_whatever_is_answered_is_an_answer_or_a_failure(seed: int) -> None
             answer = await HttpTransport(backend).send([record(number)])
             kinds.add(type(answer.status))
     assert kinds == {int, TransportFailure}
+
+
+def test_a_connection_that_is_reset_while_it_is_made_is_an_outage() -> None:
+    """As a killed backend does it. On uvloop, as in the process: there anyio asks a socket that is gone."""
+
+    async def post_to_one_that_ends(turns: int) -> Answer:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            async with Backend(config(f"http://127.0.0.1:{listener.getsockname()[1]}")) as backend:
+                sending = asyncio.create_task(HttpTransport(backend).send([record()]))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                listener.close()
+                return await sending
+
+    async def many() -> list[Answer]:
+        return [await post_to_one_that_ends(turns % TURNS_MAX) for turns in range(10 * TURNS_MAX)]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        answers = runner.run(many())
+    assert {type(answer.status) for answer in answers} == {TransportFailure}
 
 
 async def test_silence_is_a_timeout() -> None:
