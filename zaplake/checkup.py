@@ -32,6 +32,8 @@ from zaplake.wiring import outbox_folder, signing_secrets, verbs_config
 POSTGRES_MIN: Final = 150_000
 """As server_version_num: PostgreSQL 15."""
 BACKLOG_AGE_S_MAX: Final = 300.0
+ALERTS_MAX: Final = 50
+"""Of the backend's; who has more has one trouble behind them."""
 SAID_ELSEWHERE: Final = frozenset({"shipper.halted", "outbox.dead", "outbox.backlog"})
 
 
@@ -39,12 +41,12 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     """All checks, in the order in which an event's way home would be repaired."""
     for finding in await asyncio.to_thread(list, examine_machine(settings.data_dir.resolve())):
         yield finding
-    secrets, finding = _secrets(settings)
-    yield finding
     status = await _collector_status(settings)
+    secrets, finding = _secrets(settings, is_running=status is not None)
+    yield finding
     backend_url = str(status["backend_url"]) if status is not None else settings.collector.backend_url
     backend = await backend_checks.answers(backend_url)
-    if backend.is_well and not _has_lake(settings):
+    if not _has_lake(settings) and (backend.is_well or _has_outbox(settings)):
         yield Finding(what="no Postgres here: the backend has its own")
     else:
         async for finding in _postgres(settings):
@@ -70,10 +72,13 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
         yield Finding(what="gateway: not asked; ZAPLAKE_EVOLUTION_API_URL names an Evolution API")
 
 
-def _secrets(settings: Settings) -> tuple[tuple[bytes, ...], Finding]:
+def _secrets(settings: Settings, *, is_running: bool) -> tuple[tuple[bytes, ...], Finding]:
+    """Those of this shell, which need not be those of a collector that runs."""
     try:
         secrets = signing_secrets(settings)
     except Trouble as trouble:
+        if is_running:
+            return (), Finding(what="signing secret: none in this shell; the running collector has its own")
         return (), Finding(what=trouble.what, next_step=f"{trouble.next_step}; `zaplake up` makes its own")
     source = "settings" if settings.signing_secrets else "data folder"
     return secrets, Finding(what=f"signing secret: {len(secrets)} from the {source}")
@@ -83,8 +88,12 @@ def _has_lake(settings: Settings) -> bool:
     return settings.database_url is not None or has_cluster(settings.data_dir)
 
 
+def _has_outbox(settings: Settings) -> bool:
+    return outbox_folder(settings).exists()
+
+
 def _serves_only(settings: Settings) -> bool:
-    return settings.database_url is not None and not outbox_folder(settings).exists()
+    return settings.database_url is not None and not _has_outbox(settings)
 
 
 async def _postgres(settings: Settings) -> AsyncIterator[Finding]:
@@ -100,10 +109,22 @@ async def _postgres(settings: Settings) -> AsyncIterator[Finding]:
             yield await _version(connection, name)
             schema = await _schema(connection)
             yield schema
-            if schema.is_well and (tokens := await connection.fetchval(COUNT_LIVE_GRANTS)):
-                yield Finding(what=f"direct door: {tokens} gateway token{'s' if tokens > 1 else ''}")
+            if schema.is_well:
+                async for finding in _lake(connection):
+                    yield finding
         finally:
             await connection.close()
+
+
+async def _lake(connection: asyncpg.Connection[Any]) -> AsyncIterator[Finding]:
+    """What is in it for an operator."""
+    if tokens := await connection.fetchval(COUNT_LIVE_GRANTS):
+        yield Finding(what=f"direct door: {tokens} gateway token{'s' if tokens > 1 else ''}")
+    for alert in await connection.fetch(statements.OPEN_ALERTS, ALERTS_MAX):
+        yield Finding(
+            what=f"the backend's alert {alert['name']} {alert['subject']}".rstrip(),
+            next_step=STEPS.get(alert["name"], "see the backend's log"),
+        )
 
 
 async def _version(connection: asyncpg.Connection[Any], name: str) -> Finding:

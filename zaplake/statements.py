@@ -11,3 +11,8 @@ SELECT current_setting('server_version') AS name, current_setting('server_versio
 
 # Where Alembic notes the step that this database is at (migrations/env.py).
 SCHEMA_VERSION: Final = "SELECT version_num FROM lake.schema_version"
+
+# What the backend's watch raised and nothing has ended; the newest tell most.
+OPEN_ALERTS: Final = """
+SELECT name, subject FROM lake.alerts WHERE resolved_at IS NULL ORDER BY raised_at DESC LIMIT $1
+"""

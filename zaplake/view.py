@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from typing import Final, TextIO
 
 from rich.console import Console, Group
@@ -43,7 +44,7 @@ class JsonLines:
         }
         if state == "ready":
             document |= {
-                "gateways": gateway_urls(self._settings, addresses),
+                "gateways": gateway_urls(self._settings, addresses.collector),
                 "data_dir": str(self._settings.data_dir.resolve()),
                 "pid": os.getpid(),
             }
@@ -117,15 +118,22 @@ class LiveTable:
         )
 
 
-def gateway_urls(settings: Settings, addresses: Addresses) -> dict[str, str]:
-    """The door of each gateway."""
+def gateway_urls(settings: Settings, collector: str) -> dict[str, str]:
+    """The door of each gateway at the collector of that URL."""
     gateways = settings.gateways or default_gateways()
-    return {gateway.name: f"{addresses.collector}/gateways/{gateway.name}" for gateway in gateways}
+    return {gateway.name: f"{collector}/gateways/{gateway.name}" for gateway in gateways}
+
+
+def told_doors(doors: Mapping[str, str]) -> list[str]:
+    """Lines that say where a gateway's webhook goes."""
+    return [
+        "Point your gateway's webhook here:",
+        *(f"  {name:<10} {url}/<instance>" for name, url in doors.items()),
+    ]
 
 
 def _how_to(settings: Settings, addresses: Addresses, note: str) -> list[str]:
-    lines = ["Point your gateway's webhook here:"]
-    lines += [f"  {name:<10} {url}/<instance>" for name, url in gateway_urls(settings, addresses).items()]
+    lines = told_doors(gateway_urls(settings, addresses.collector))
     if note:
         lines.append(note)
     lines.append(f"Ask the lake: {_program()} {ASK}{_where(settings)}")

@@ -277,7 +277,7 @@ def signed(url: str, event_id: str) -> httpx.Response:
 
 def test_serve_runs_several_workers_on_one_port_and_none_is_left_behind(dsn: str, folder: Path) -> None:
     env = {"DATABASE_URL": dsn, "ZAPLAKE_SIGNING_SECRETS": SECRET}
-    assert zaplake("db", "upgrade", env=env).stdout == "the schema is up to date\n"
+    assert zaplake("db", "upgrade", env=env).stdout == "the schema is up to date: DATABASE_URL\n"
     options = ("serve", "--workers", 2, "--http-port", 0, "--json")
     with running(*options, log=folder / "log", env=env) as serve:
         url = serve.next_line()["ingest"]
@@ -330,8 +330,9 @@ def test_collect_works_while_the_backend_is_away(folder: Path) -> None:
     with running(
         "collect", "--json", "--collector-port", 0, *options, log=folder / "log", env=env
     ) as collect:
-        door = f"{collect.next_line()['collector']}/gateways/evolution/loja"
-        assert post(door, text_message("3EB0COLLECT1")).status_code == 200
+        first = collect.next_line()
+        assert first["gateways"]["evolution"] == f"{first['collector']}/gateways/evolution"
+        assert post(f"{first['gateways']['evolution']}/loja", text_message("3EB0COLLECT1")).status_code == 200
         alive = json.loads(zaplake("collector", "status", "--json", *options, env=env).stdout)
         assert (alive["running"], alive["outbox"]["waiting"]) == (True, 1)
         assert collect.stop() == 0
@@ -339,7 +340,10 @@ def test_collect_works_while_the_backend_is_away(folder: Path) -> None:
     stopped = zaplake("collector", "status", "--json", *options)
     document = json.loads(stopped.stdout)
     assert (stopped.returncode, document["running"], document["outbox"]["waiting"]) == (0, False, 1)
-    assert "does not run" in zaplake("collector", "status", *options).stdout
+    assert (document["name"], document["backend_url"]) == (None, None), "this shell's are not the collector's"
+    shown = zaplake("collector", "status", *options).stdout
+    assert "does not run" in shown
+    assert "shipping to" not in shown
     assert zaplake("collector", "dead", "list", "--json", *options).stdout == "[]\n"
 
 

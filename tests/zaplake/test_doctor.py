@@ -11,10 +11,13 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 
+import asyncpg
+
 from outbox.sqlite_version import OLDEST
 from simulator.api import EvolutionApi
 from tests.zaplake.operating import Operator, served
 from tests.zaplake.processes import post, running, text_message
+from zaplake.alert_steps import STEPS
 from zaplake.machine import SYNC_S_MAX, built, examine_machine, synced
 
 SECRET, OTHER = "a-secret-of-this-test", "another-secret-of-this-test"
@@ -157,3 +160,37 @@ async def test_doctor_writes_a_probe_into_the_blob_store(
         "doctor", "--data-dir", tmp_path, env={**env, "ZAPLAKE_INGEST_BLOB_STORE_URL": "x://y"}
     )
     assert "ingest.blob_store_url" in odd.out
+
+
+async def test_doctor_tells_what_the_backend_alerts_of(dsn: str, tmp_path: Path, operator: Operator) -> None:
+    env = {"DATABASE_URL": dsn, "ZAPLAKE_SIGNING_SECRETS": SECRET}
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(
+            "INSERT INTO lake.alerts (name, subject, detail, resolved_at)"
+            " VALUES ('inbox.paused', 'rules', '{}', NULL), ('inbox.behind', 'rules', '{}', now())"
+        )
+    finally:
+        await connection.close()
+    found = await operator("doctor", "--data-dir", tmp_path, env=env)
+    assert f"WRONG the backend's alert inbox.paused rules\n      → {STEPS['inbox.paused']}" in found.out
+    assert "inbox.behind" not in found.out, "it is over"
+
+
+async def test_doctor_beside_a_collector_sends_nobody_to_a_postgres_or_a_secret_that_is_elsewhere(
+    tmp_path: Path, operator: Operator
+) -> None:
+    away = {"ZAPLAKE_COLLECTOR_BACKEND_URL": "http://127.0.0.1:1"}
+    options = ("--data-dir", tmp_path / "data")
+    collect = ("collect", "--json", "--collector-port", 0, *options)
+    env = {**away, "ZAPLAKE_SIGNING_SECRETS": SECRET}
+    with running(*collect, log=tmp_path / "collect.log", env=env) as collector:
+        await asyncio.to_thread(collector.next_line)
+        found = await operator("doctor", *options)  # a shell that knows nothing of the service
+    for said in (
+        "ok    signing secret: none in this shell; the running collector has its own",
+        "ok    no Postgres here: the backend has its own",
+        "WRONG the backend http://127.0.0.1:1 does not answer",
+    ):
+        assert said in found.out, found.out
+    assert found.out.count("WRONG") == 1

@@ -27,7 +27,7 @@ app.command(carrying.import_, name="import")
 
 @app.command
 def status(*, as_json: AsJson = False, common: Common | None = None) -> int:
-    """What waits, what died, what is wrong.
+    """What waits, what died, what is wrong; of a stopped collector too, by its file.
 
     Exit code 1 when shipping is halted or dead letters lie there.
 
@@ -43,12 +43,15 @@ def status(*, as_json: AsJson = False, common: Common | None = None) -> int:
     as_json
         One JSON object.
     """
-    document, alive = ask(settle(common), {"verb": "status"})
+    settings = settle(common)
+    document, alive = ask(settings, {"verb": "status"})
+    if not alive:  # what this shell's settings say need not be the collector's own
+        document |= {"name": None, "backend_url": None}
     document = {"running": alive, **document}
     if as_json:
         print(json.dumps(document))
     else:
-        _show(document)
+        _show(document, outbox_folder(settings))
     shipper = document["shipper"] or {}
     blobs, outbox = document["blob_shipper"] or {}, document["outbox"]
     is_halted = shipper.get("halted") or blobs.get("halted")
@@ -97,10 +100,11 @@ def load(file: Path, /, *, common: Common | None = None) -> int:
     return 1 if report["bad_lines"] else 0
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(document: dict[str, Any], folder: Path) -> None:
     outbox, shipper = document["outbox"], document["shipper"] or {}
-    running = f"up for {document['uptime_s']:.0f} s" if document["running"] else "does not run"
-    shown = Table(title=f"collector {document['name']}: {running}", show_header=False)
+    alive = document["running"]
+    title = f"collector {document['name']}: up for {document['uptime_s']:.0f} s" if alive else ""
+    shown = Table(title=title or f"the collector of {folder} does not run", show_header=False)
     oldest = "" if outbox["oldest_age_s"] is None else f" (oldest {outbox['oldest_age_s']:.0f} s)"
     shown.add_row("waiting", f"{outbox['waiting']}{oldest}")
     shown.add_row("dead", f"{outbox['dead']}" + (" → zaplake collector dead list" if outbox["dead"] else ""))
@@ -114,7 +118,8 @@ def _show(document: dict[str, Any]) -> None:
     halted = shipper.get("halted")
     last = shipper.get("last_verdict")
     shipping = f"halted: {shipper['halt_reason']}" if halted else f"last verdict {last}" if last else "idle"
-    shown.add_row("shipping to", f"{document['backend_url']}: {shipping}")
+    if alive:
+        shown.add_row("shipping to", f"{document['backend_url']}: {shipping}")
     for broker in document["rabbitmq"]:
         shown.add_row(f"RabbitMQ of {broker['gateway']}", broker_words(broker))
     for name, count in sorted(document["totals"].items()):

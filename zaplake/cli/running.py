@@ -26,7 +26,7 @@ from zaplake.secret import ensure_secret
 from zaplake.settings import Settings, refuse_misfit
 from zaplake.tracing import traced
 from zaplake.trouble import UsageTrouble
-from zaplake.view import JsonLines, LiveTable, PlainLines
+from zaplake.view import JsonLines, LiveTable, PlainLines, gateway_urls, told_doors
 from zaplake.wiring import collector_config, ingest_config, signing_secrets, verbs_config
 from zaplake.workers import run_workers, stdin_closed
 
@@ -202,13 +202,17 @@ def collect(
     collector_port
         Port the gateways post to; 0 takes a free one. [default: 8080]
     as_json
-        JSON lines on stdout; the first is {"state":"ready","collector":URL}.
+        JSON lines on stdout; the first is {"state":"ready","collector":URL,"gateways":{NAME:URL}}.
     """
     settings = settle(common, {"collector.port": collector_port})
     config = collector_config(settings, secrets=signing_secrets(settings))
 
     def told(state: DaemonState) -> None:
-        _say(state.state, "collector", url_of(config.host, state.port), as_json=as_json)
+        url = url_of(config.host, state.port)
+        doors = gateway_urls(settings, url) if state.state == "ready" else {}
+        _say(state.state, "collector", url, as_json=as_json, **({"gateways": doors} if doors else {}))
+        if not as_json and doors:
+            print("\n".join(told_doors(doors)), flush=True)
 
     async def main(stop: asyncio.Event) -> None:
         with naming_the_port(config.host, config.port, "--collector-port"):
@@ -232,14 +236,17 @@ def upgrade(*, common: Common | None = None) -> int:
     DATABASE_URL=postgresql://zaplake@db/zaplake zaplake db upgrade
     ```
     """
-    with lake_dsn(settle(common), create=True) as dsn:
+    settings = settle(common)
+    where = "DATABASE_URL" if settings.database_url is not None else f"the Postgres in {settings.data_dir}"
+    with lake_dsn(settings, create=True) as dsn:
         asyncio.run(migrate(dsn))
-    print("the schema is up to date")
+    print(f"the schema is up to date: {where}")
     return 0
 
 
-def _say(state: str, door: str, url: str, *, as_json: bool) -> None:
-    line = json.dumps({"state": state, door: url}) if as_json else f"zaplake {door} {state}: {url}"
+def _say(state: str, door: str, url: str, *, as_json: bool, **more: object) -> None:
+    """``more`` is for machines."""
+    line = json.dumps({"state": state, door: url, **more}) if as_json else f"zaplake {door} {state}: {url}"
     print(line, flush=True)
 
 
