@@ -118,9 +118,15 @@ async def _postgres(settings: Settings) -> AsyncIterator[Finding]:
 
 async def _lake(connection: asyncpg.Connection[Any]) -> AsyncIterator[Finding]:
     """What is in it for an operator."""
-    if tokens := await connection.fetchval(COUNT_LIVE_GRANTS):
+    try:
+        tokens = await connection.fetchval(COUNT_LIVE_GRANTS)
+        alerts = await connection.fetch(statements.OPEN_ALERTS, ALERTS_MAX)
+    except asyncpg.PostgresError as error:
+        yield Finding(what=f"the lake cannot be read: {error}", next_step="grant this role select on it")
+        return
+    if tokens:
         yield Finding(what=f"direct door: {tokens} gateway token{'s' if tokens > 1 else ''}")
-    for alert in await connection.fetch(statements.OPEN_ALERTS, ALERTS_MAX):
+    for alert in alerts:
         yield Finding(
             what=f"the backend's alert {alert['name']} {alert['subject']}".rstrip(),
             next_step=STEPS.get(alert["name"], "see the backend's log"),

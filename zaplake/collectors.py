@@ -5,10 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-import asyncpg
-
 from ingest import statements
-from zaplake.query import connect
+from zaplake.query import lake
 from zaplake.trouble import Trouble, UsageTrouble
 
 NAMED_MAX: Final = 20
@@ -16,16 +14,11 @@ NAMED_MAX: Final = 20
 
 async def retire(dsn: str, name: str, *, silent_after_s: float) -> datetime:
     """Forget a collector that is gone; returns when it was last heard of. Raises Trouble for a living one."""
-    connection = await connect(dsn)
-    try:
+    async with lake(dsn) as connection:
         last_seen_at: datetime | None = await connection.fetchval(
             statements.RETIRE_COLLECTOR, name, silent_after_s
         )
         names = [row["name"] for row in await connection.fetch(statements.COLLECTOR_NAMES, NAMED_MAX)]
-    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError) as error:
-        raise Trouble("the database has no lake or an older one", "run: zaplake db upgrade") from error
-    finally:
-        await connection.close()
     if last_seen_at is not None:
         return last_seen_at
     if name not in names:

@@ -13,7 +13,7 @@ import asyncpg
 from contracts.configured import FAMILIES, Family
 from ingest.direct import statements
 from ingest.direct.tokens import ID_CHARS, SECRET_BYTES, compose, hash_of
-from zaplake.query import connect
+from zaplake.query import lake
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble, UsageTrouble
 
@@ -66,38 +66,22 @@ async def create(dsn: str, gateway: str, family: Family, instances: Sequence[str
         family=family,
         instances=tuple(dict.fromkeys(instances)),
     )
-    connection = await connect(dsn)
-    try:
-        async with connection.transaction():
-            await _insert(connection, made)
-    except asyncpg.UndefinedTableError as error:
-        raise _older() from error
-    finally:
-        await connection.close()
+    async with lake(dsn) as connection, connection.transaction():
+        await _insert(connection, made)
     return made
 
 
 async def listed(dsn: str, *, revoked_too: bool) -> list[Listed]:
     """By gateway, oldest first. Raises Trouble."""
-    connection = await connect(dsn)
-    try:
+    async with lake(dsn) as connection:
         rows = await connection.fetch(statements.LIST_GRANTS, revoked_too)
-    except asyncpg.UndefinedTableError as error:
-        raise _older() from error
-    finally:
-        await connection.close()
     return [Listed(**{**row, "instances": tuple(row["instances"])}) for row in map(dict, rows)]
 
 
 async def revoke(dsn: str, token_id: str) -> tuple[str, datetime]:
     """Its gateway and when it was revoked, the first time. Raises Trouble when there is no such token."""
-    connection = await connect(dsn)
-    try:
+    async with lake(dsn) as connection:
         row = await connection.fetchrow(statements.REVOKE_GRANT, token_id)
-    except asyncpg.UndefinedTableError as error:
-        raise _older() from error
-    finally:
-        await connection.close()
     if row is None:
         raise Trouble("there is no token of that id", "see: zaplake gateway token list")
     return row["gateway"], row["revoked_at"]
@@ -123,7 +107,3 @@ async def _insert(connection: asyncpg.Connection[Any], made: Made) -> None:
         made.family,
         list(made.instances),
     )
-
-
-def _older() -> Trouble:
-    return Trouble("the database has no lake or an older one", "run: zaplake db upgrade")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,10 +11,15 @@ import asyncpg
 import msgspec
 
 from zaplake.database import unreachable
-from zaplake.trouble import UsageTrouble
+from zaplake.trouble import Trouble, UsageTrouble
 
 CONNECT_S_MAX: Final = 10.0
 _SAME_TEXT: Final = ("json", "jsonb")
+_NOT_OURS: Final = (
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.InvalidSchemaNameError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +68,23 @@ async def run(dsn: str, sql: str, *, rows_max: int) -> Answer:
         ) from error
     except asyncpg.InterfaceError as error:
         raise UsageTrouble(f"{error}", "one statement that returns rows, without parameters") from error
+    finally:
+        await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def lake(dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """A connection for what an operator asks of the lake, closed at the end. Raises Trouble.
+
+    Also for what Postgres refuses inside the block, such as in a database without our tables.
+    """
+    connection = await connect(dsn)
+    try:
+        yield connection
+    except _NOT_OURS as error:
+        raise Trouble("the database has no lake or an older one", "run: zaplake db upgrade") from error
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise Trouble(f"Postgres did not do it: {error}", "`zaplake doctor` tries each step") from error
     finally:
         await connection.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
+from tests.support.postgres import PgServer, fresh_database
 from tests.zaplake.operating import Operator
 
 ADD = """
@@ -25,3 +26,20 @@ async def test_only_who_is_silent_is_retired(dsn: str, operator: Operator) -> No
     left = await connection.fetch("SELECT name FROM lake.collectors")
     assert [row["name"] for row in left] == ["alive"]
     await connection.close()
+
+
+async def test_a_question_to_a_database_without_a_lake_says_what_to_run(
+    pg_server: PgServer, operator: Operator
+) -> None:
+    async with fresh_database(pg_server, "template1") as empty:
+        env = {"DATABASE_URL": empty}
+        for asked in (
+            ("lake", "retire", "gone"),
+            ("inbox", "status"),
+            ("gateway", "token", "list"),
+            ("gateway", "token", "create", "evolution"),
+        ):
+            said = await operator(*asked, env=env)
+            assert said.code == 1, (asked, said)
+            assert "the database has no lake or an older one" in said.err, said
+            assert "run: zaplake db upgrade" in said.err

@@ -19,7 +19,7 @@ from ingest.inbox import operating
 from ingest.inbox.operating import ConsumerStatus, Failure, UnknownConsumerError
 from zaplake.cli.options import AsJson, Common, settle
 from zaplake.database import lake_dsn
-from zaplake.query import connect
+from zaplake.query import lake
 from zaplake.rules import all_consumers
 from zaplake.trouble import Trouble, UsageTrouble
 
@@ -233,17 +233,11 @@ def _ask(common: Common | None, question: Callable[[asyncpg.Connection[Any]], Aw
     """The answer. Raises Trouble."""
 
     async def asked(dsn: str) -> T:
-        connection = await connect(dsn)
         try:
-            return await question(connection)
+            async with lake(dsn) as connection:
+                return await question(connection)
         except UnknownConsumerError as error:
             raise UsageTrouble("there is no such consumer", f"there are: {error}") from error
-        except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError) as error:
-            raise Trouble(
-                "the database has no inbox: it is new, or of an older release", "run: zaplake db upgrade"
-            ) from error
-        finally:
-            await connection.close()
 
     with lake_dsn(settle(common)) as dsn:
         return asyncio.run(asked(dsn))
