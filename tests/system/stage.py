@@ -38,11 +38,12 @@ DRAIN_S_MAX = 120.0
 
 @contextlib.asynccontextmanager
 async def living(victims: Sequence[Victim]) -> AsyncIterator[None]:
-    """They run inside the block; what fails there comes out with an account of each."""
+    """They run inside the block, and at its end still; what fails comes out with an account of each."""
     try:
         for victim in victims:
             await victim.start()
         yield
+        assert all(victim.lives for victim in victims), "one ended by itself"
     except Exception as error:
         for victim in victims:
             error.add_note(victim.account())

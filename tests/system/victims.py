@@ -70,7 +70,7 @@ class Victim:
     async def die(self, death: Death, chance: random.Random) -> bool:
         """Dies by SIGKILL; False when the fault point was not reached and it was killed from outside."""
         assert self._process is not None
-        assert self._process.returncode is None, f"{self.name} died by itself: {self._said()}"
+        assert self.lives, f"{self.name} died by itself: {self._said()}"
         reached = False
         point = _POINTS.get(death)
         if point is None:
@@ -86,10 +86,15 @@ class Victim:
         self._process.close()
         return reached
 
+    @property
+    def lives(self) -> bool:
+        """It was started and has not ended."""
+        return self._process is not None and self._process.returncode is None
+
     def account(self) -> str:
         """How it is and what it last said, for whoever reads why a test failed."""
-        returncode = None if self._process is None else self._process.returncode
-        state = "lives" if returncode is None else f"ended with {returncode}"
+        ended = "was not started" if self._process is None else f"ended with {self._process.returncode}"
+        state = "lives" if self.lives else ended
         return f"{self.name} at port {self.port} {state}; its log ends: {self._said()}"
 
     def _said(self) -> str:
