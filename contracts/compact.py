@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
-from typing import Final
 
 import msgspec
 
 from contracts.jsontext import BigNumber
-
-_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def _number_text(value: object) -> str:
@@ -45,7 +41,4 @@ def sorted_json(value: object) -> bytes:
 
 
 def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
+    return text.encode("utf-8", "backslashreplace")  # of which only a lone surrogate has need

@@ -6,6 +6,7 @@ any size, any depth, lone surrogates, control characters and invalid UTF-8 insid
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Generator, Iterator
 from typing import Final
@@ -30,10 +31,8 @@ _VALUE: Final = re.compile(
 _KEY: Final = re.compile(_WS + rb"(" + _QUOTED + rb")" + _WS + rb":")
 _NEXT: Final = re.compile(_WS + rb"([,\]}])")
 _END: Final = re.compile(_WS + rb"\Z")
-_ESCAPE: Final = re.compile(
-    r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\(.)"
-)
-_SHORT: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_unescaped: Final = json.JSONDecoder(strict=False).decode
+"""Of a string in quotes: joins escaped halves, leaves lone ones, takes control characters."""
 _BRACE: Final = ord("{")
 _CLOSING: Final = {True: b"}", False: b"]"}
 
@@ -92,8 +91,8 @@ def text_of(raw: bytes, start: int, end: int) -> str:
 
     A byte that is no UTF-8 becomes a lone surrogate (``surrogateescape``), as an escaped half does.
     """
-    text = raw[start + 1 : end - 1].decode("utf-8", "surrogateescape")
-    return _ESCAPE.sub(_unescape, text) if "\\" in text else text
+    text = raw[start:end].decode("utf-8", "surrogateescape")
+    return str(_unescaped(text)) if "\\" in text else text[1:-1]
 
 
 def _key(raw: bytes, pos: int) -> Generator[tuple[int, int, int], None, int]:
@@ -102,12 +101,3 @@ def _key(raw: bytes, pos: int) -> Generator[tuple[int, int, int], None, int]:
         raise NotJson(pos, "no member name")
     yield KEY, match.start(1), match.end(1)
     return match.end()
-
-
-def _unescape(match: re.Match[str]) -> str:
-    high, low, single, short = match.groups()
-    if short is not None:
-        return _SHORT.get(short, short)
-    if single is not None:
-        return chr(int(single, 16))
-    return chr(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)

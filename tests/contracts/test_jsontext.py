@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.compact import compact_json
 from contracts.events import Path
 from contracts.jsontext import BigNumber, NotJson, decode, slice_at, slices_at, without
 
@@ -24,6 +26,7 @@ VALUES = st.recursive(
     ),
     max_leaves=15,
 )
+SIZE = 300_000
 HALVES = st.text(st.characters(exclude_categories=()), max_size=6)
 
 
@@ -198,3 +201,16 @@ def test_a_clean_body_takes_the_fast_rung() -> None:
     assert decode(BODY.removeprefix(b"\xef\xbb\xbf")) == msgspec.json.decode(
         BODY.removeprefix(b"\xef\xbb\xbf")
     )
+
+
+@pytest.mark.parametrize("piece", [b"\xff", b"\\ud800", b"\\n", b"\xffa"])
+def test_a_long_text_of_odd_pieces_costs_a_small_multiple_of_itself(piece: bytes) -> None:
+    """A body may have tens of megabytes of them: an object for each piece would be gigabytes."""
+    raw = b'["' + piece * (SIZE // len(piece)) + b'"]'
+    tracemalloc.start()
+    try:
+        compact_json(decode(raw))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * SIZE
