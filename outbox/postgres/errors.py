@@ -10,10 +10,12 @@ import asyncpg
 
 from outbox.store import StoreError, StoreUnavailable
 
-# Connection, resources, operator's doing, system, broken file; and two that a repetition heals: a transaction
-# that lost against another one, a lock that was not free. 25006: a primary that became a standby.
-_OUTAGE_CLASSES: Final = frozenset({"08", "40", "53", "55", "57", "58", "XX"})
-_OUTAGE_STATES: Final = frozenset({"25006"})
+# Connection, password (it may be about to be changed), resources, operator's doing, system, broken file; and
+# two that a repetition heals: a transaction that lost against another one, a lock that was not free.
+_OUTAGE_CLASSES: Final = frozenset({"08", "28", "40", "53", "55", "57", "58", "XX"})
+# A primary that became a standby, a transaction that stood still or took too long, a database that is being
+# restored under its name.
+_OUTAGE_STATES: Final = frozenset({"25006", "25P03", "25P04", "3D000"})
 
 
 @contextlib.contextmanager
