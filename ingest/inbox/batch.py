@@ -127,7 +127,7 @@ class Batches:
             statements.READ,
             list(before),
             list(before.values()),
-            horizon,
+            min(horizon, claimed[0]["horizon"]),
             limit,
             self.consumer.kinds,
             self.consumer.payload_kinds,

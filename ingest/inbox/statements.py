@@ -73,9 +73,10 @@ SELECT c.shard FROM unnest($1::smallint[], $2::bigint[]) AS c (shard, position)
          WHERE l.shard = c.shard AND l.seq > c.position AND l.seq <= $3 ORDER BY l.seq LIMIT 1)
 """
 
-# Whoever has the row has the shard. A paused consumer gives none.
+# Whoever has the row has the shard. A paused consumer gives none. The horizon is that of the session which
+# reads in its next statement: another session may be on a standby, where nobody's reservation is seen.
 CLAIM: Final = """
-SELECT c.shard, c.position, k.guarded_from
+SELECT c.shard, c.position, k.guarded_from, (SELECT lake.horizon()) AS horizon
   FROM lake.inbox_cursors c JOIN lake.inbox_consumers k ON k.name = c.consumer AND k.paused_at IS NULL
  WHERE c.consumer = $1 AND c.shard = ANY ($2::smallint[])
    FOR UPDATE OF c SKIP LOCKED

@@ -14,6 +14,7 @@ import pytest
 from contracts.inbox import LoggedEvent, Rule, Transaction
 from ingest.config import ConfigError
 from ingest.inbox import statements
+from ingest.inbox.batch import Batches
 from ingest.inbox.config import InboxConfig
 from ingest.inbox.consumer import Consumer
 from ingest.inbox.runner import Runner
@@ -24,8 +25,14 @@ from tests.ingest.inbox.running import DOUBLES, HOW_MANY, RAN, consumer, countin
 
 @contextlib.asynccontextmanager
 async def lake(dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    async with connected(dsn) as connection:
+        await connection.execute(RAN)
+        yield connection
+
+
+@contextlib.asynccontextmanager
+async def connected(dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
     connection = await asyncpg.connect(dsn)
-    await connection.execute(RAN)
     try:
         yield connection
     finally:
@@ -137,6 +144,22 @@ async def last_of_all(connection: asyncpg.Connection[Any]) -> int:
         "SELECT sum(last) FROM (SELECT max(seq) AS last FROM lake.whatsapp_event_logs GROUP BY shard) s"
     )
     return int(found)
+
+
+async def test_a_horizon_from_another_server_skips_nothing(dsn: str) -> None:
+    """A standby knows the last number and sees nobody's reservation."""
+    batches = Batches(consumer(counting()), InboxConfig(dsn=dsn))
+    async with lake(dsn) as connection, connected(dsn) as slow:
+        await connection.fetch(statements.ADD_CONSUMERS, ["rules"])
+        await connection.fetch(statements.ADD_CURSORS, ["rules"], 64)
+        await write(connection)
+        async with slow.transaction():
+            await write(slow)
+            await write(connection)
+            outcome = await batches.run(connection, range(64), 3)
+            assert (outcome.ran, outcome.positions[0]) == (1, 1)
+        assert (await batches.run(connection, range(64), 3)).ran == 2
+        assert await connection.fetchval("SELECT array_agg(seq ORDER BY seq) FROM ran") == [1, 2, 3]
 
 
 async def test_a_dead_server_costs_nothing_but_time(dsn: str) -> None:
