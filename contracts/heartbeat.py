@@ -11,6 +11,8 @@ COUNTERS_MAX: Final = 10_000
 INSTANCES_MAX: Final = 10_000
 COVERAGE_MAX: Final = 2_000
 COUNT_MAX: Final = 2**53
+SECONDS_MAX: Final = 10**10
+"""317 years: no clock that was set tells more, and a time less that is still one."""
 CHANNELS_MAX: Final = 16
 DELAYS_MAX: Final = 64
 OPEN_STATES: Final = frozenset({"open", "WORKING", "CONNECTED"})
@@ -21,6 +23,8 @@ LIVE_CHANNELS: Final = frozenset({"webhook", "rabbitmq"})
 """What brings events as they happen, and may fall silent."""
 
 _Count: TypeAlias = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
+_Seconds: TypeAlias = Annotated[float, Meta(ge=-SECONDS_MAX, le=SECONDS_MAX)]
+"""Below 0 when the clock was set back."""
 _Name: TypeAlias = Annotated[str, Meta(max_length=300)]
 
 
@@ -32,10 +36,10 @@ def heartbeat_path(name: str) -> str:
 class Depth(msgspec.Struct, frozen=True, kw_only=True):
     """Records in the outbox by state."""
 
-    waiting: int = 0
-    claimed: int = 0
-    dead: int = 0
-    held: int = 0
+    waiting: _Count = 0
+    claimed: _Count = 0
+    dead: _Count = 0
+    held: _Count = 0
 
 
 class Counter(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,14 +105,14 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     epoch: str
     boot: str
-    seq: int
-    uptime_s: float
+    seq: _Count
+    uptime_s: _Seconds
     depth: Depth
-    oldest_age_s: float | None = None
+    oldest_age_s: _Seconds | None = None
     last_verdict: str | None = None
     halted: bool = False
     halt_reason: str | None = None
-    disk_free_bytes: int | None = None
+    disk_free_bytes: Annotated[int, Meta(ge=0)] | None = None
     fsync_s: float | None = None
     counters: tuple[Counter, ...] = ()
     instances: tuple[InstanceState, ...] = ()

@@ -28,12 +28,15 @@ ON CONFLICT (event_id, sha256) DO NOTHING
 
 # What was asked for since then may have an event on its way: for the grace, and as long as a collector may
 # hold one. Of a silent collector nothing newer than its last heartbeat is known, nor than what waited there;
-# a day more, since a heartbeat takes its time and the age in it is by another machine's clock.
+# a day more, since a heartbeat takes its time and the age in it is by another machine's clock. An age that no
+# clock tells is 317 years: with a time that does not exist nothing would ever be swept.
 BEFORE: Final = """
 SELECT least(now() - make_interval(secs => $1),
              (SELECT min(last_seen_at - interval '1 day' - make_interval(secs =>
                          CASE jsonb_typeof(report -> 'oldest_age_s')
-                         WHEN 'number' THEN (report ->> 'oldest_age_s')::float8 ELSE 0 END))
+                         WHEN 'number'
+                         THEN greatest(0, least((report ->> 'oldest_age_s')::numeric, 1e10))::float8
+                         ELSE 0 END))
                 FROM lake.collectors))
 """
 # The sweep goes through the table in the order of its key, so many rows a round: its cost does not grow. One

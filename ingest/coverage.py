@@ -9,7 +9,7 @@ import asyncpg
 import msgspec
 
 from contracts.heartbeat import Heartbeat
-from contracts.times import as_datetime
+from contracts.times import as_datetime, rfc3339
 from ingest import coverage_statements as statements
 from ingest.watch import Alert
 
@@ -31,9 +31,10 @@ _encode: Final = msgspec.json.Encoder().encode
 async def keep(connection: asyncpg.Connection[Any], beat: Heartbeat) -> None:
     """Stores the counts of a heartbeat, in the caller's transaction; the same or older ones change nothing.
 
-    A count of an hour that cannot be read is left out.
+    A count of an hour that cannot be read is left out; one hour may be written in more than one way.
     """
-    readable = [told for told in beat.coverage if as_datetime(told.hour) is not None and told.channels]
+    hours = ((as_datetime(told.hour), told) for told in beat.coverage if told.channels)
+    readable = [msgspec.structs.replace(told, hour=rfc3339(at)) for at, told in hours if at is not None]
     if readable:
         merged = {(t.gateway, t.instance, t.kind, t.hour, t.channels): t for t in readable}
         await connection.execute(

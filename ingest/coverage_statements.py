@@ -28,7 +28,8 @@ DELETE FROM lake.channel_counts WHERE ctid = ANY (ARRAY(
 
 # Since when a kind has been counted at all, and its counts of some hours; one row a question and hour, the
 # questions by their place. Each is a short range of the primary key, whatever the table has grown to. Two
-# collectors that see the same instance count the same facts: the one that saw more counts.
+# collectors that see the same instance count the same facts: the one that saw more counts. Sums have an end:
+# one that is made up and too large for its type would stop the watch.
 FIRST_HOURS: Final = """
 SELECT q.place, (SELECT min(c.hour) FROM lake.channel_counts c
                   WHERE c.gateway = q.gateway AND c.instance = q.instance AND c.kind = q.kind) AS first
@@ -39,7 +40,7 @@ SELECT q.place, c.hour, max(c.count) AS count
   FROM unnest($1::int[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[])
            AS q (place, gateway, instance, kind, since, until)
  CROSS JOIN LATERAL (
-           SELECT n.hour, sum(n.count)::bigint AS count FROM lake.channel_counts n
+           SELECT n.hour, least(sum(n.count), 1e15)::bigint AS count FROM lake.channel_counts n
             WHERE n.gateway = q.gateway AND n.instance = q.instance AND n.kind = q.kind
               AND n.hour >= q.since AND n.hour < q.until
             GROUP BY n.hour, n.collector) c
@@ -51,9 +52,9 @@ SELECT q.place, c.hour, max(c.count) AS count
 DIVERGING: Final = """
 SELECT collector, gateway, instance, kind, "both", only_webhook, only_rabbitmq
   FROM (SELECT collector, gateway, instance, kind,
-               coalesce(sum(count) FILTER (WHERE w AND r), 0)::bigint AS "both",
-               coalesce(sum(count) FILTER (WHERE w AND NOT r), 0)::bigint AS only_webhook,
-               coalesce(sum(count) FILTER (WHERE r AND NOT w), 0)::bigint AS only_rabbitmq
+               least(coalesce(sum(count) FILTER (WHERE w AND r), 0), 1e15)::bigint AS "both",
+               least(coalesce(sum(count) FILTER (WHERE w AND NOT r), 0), 1e15)::bigint AS only_webhook,
+               least(coalesce(sum(count) FILTER (WHERE r AND NOT w), 0), 1e15)::bigint AS only_rabbitmq
           FROM (SELECT *, 'webhook' = ANY (channels) AS w, 'rabbitmq' = ANY (channels) AS r
                   FROM lake.channel_counts WHERE hour >= now() - make_interval(hours => $1)) counts
          GROUP BY collector, gateway, instance, kind) sums

@@ -26,6 +26,8 @@ READY_S_MAX: Final = 3.0
 SCOPES_MAX: Final = 50_000
 COLLECTORS_MAX: Final = 10_000
 NOTES_MAX: Final = 1000
+SUBJECT_BYTES_MAX: Final = 2000
+"""A longer name is nobody's, and the index of the alerts could not hold it: it would end each round."""
 
 OnAlert: TypeAlias = Callable[[str, str, str, str], None]
 """Takes what, alert, subject and detail; must return at once and never raise."""
@@ -130,6 +132,7 @@ class LakeDesk:
             found = await self._long.look(connection, beats, now)
             due = [*due_alerts(beats, self._config, now), *found.due, *noted.values()]
             due += await inbox_alerts(connection, self._config)
+            due = [alert for alert in due if len(alert.subject.encode()) <= SUBJECT_BYTES_MAX]
             told = await self._settle(connection, due, beats, found)
         for key in noted:
             self._notes.pop(key, None)
@@ -171,7 +174,7 @@ class LakeDesk:
 
 
 def _beat(row: asyncpg.Record) -> Beat:
-    """A report that another release wrote and this one cannot read counts as one that says nothing."""
+    """A report that this release cannot read, or would refuse, counts as one that says nothing."""
     name, age_s, report = row
     try:
         heartbeat = decode_heartbeat(report)

@@ -409,6 +409,8 @@ async def test_only_what_no_event_has_for_the_grace_is_removed(b: Backend, folde
         (30.5, None, 0),
         (28, 86400.0, 1),
         (28, 3 * 86400.0, 0),
+        (0, 1e300, 0),  # no age at all
+        (0, -1e300, 1),
     ],
 )
 async def test_nothing_is_swept_whose_event_a_collector_may_hold(

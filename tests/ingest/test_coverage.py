@@ -84,12 +84,30 @@ async def test_counts_that_make_no_sense_do_no_harm(dsn: str) -> None:
             counted(1, kind="call\x00"),
             counted(3),
             counted(3),
+            counted(3, hour="2026-01-31T10:00:00-03:00"),
+            counted(3, hour="1769864400"),
+            counted(3, hour="2026-W05-6T13:00Z"),
         )
         assert (await b.post_heartbeat(beat(coverage=odd))).status_code == 200
         rows = await b.fetch("SELECT kind, records FROM lake.channel_coverage ORDER BY kind")
         assert [tuple(row.values()) for row in rows] == [("call", 1), ("message", 3)]
         for count in (-1, 2**60):
             assert (await b.post_heartbeat(beat(seq=2, coverage=(counted(count),)))).status_code == 422
+
+
+async def test_sums_without_end_do_not_stop_the_watch(dsn: str) -> None:
+    async with backend(dsn) as b:
+        now = datetime.now(UTC)
+        hours = [(now - timedelta(weeks=week)).strftime("%Y-%m-%dT%H:00:00Z") for week in range(5)]
+        for seq, hour in enumerate(hours):
+            endless = tuple(counted(2**53, f"c{n}", "rabbitmq", hour=hour) for n in range(1100))
+            both = counted(100, "rabbitmq", "webhook", hour=hour)
+            await b.post_heartbeat(beat(seq=seq, coverage=(*endless, both)))
+        quiet = InstanceState(
+            gateway="g", instance="i", state="open", last_event_at=(now - timedelta(hours=2)).isoformat()
+        )
+        await b.post_heartbeat(beat(seq=9, uptime_s=1e6, instances=(quiet,)))
+        assert await alerts(b, "channels.diverge") == [("channels.diverge", "edge-1/g/i", True)]
 
 
 async def test_old_counts_are_forgotten(dsn: str) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 
-from contracts.heartbeat import Depth, InstanceState, heartbeat_path
+from contracts.heartbeat import Depth, InstanceState, encode_heartbeat, heartbeat_path
 from ingest.config import IngestConfig
-from ingest.statements import RETIRE_COLLECTOR
+from ingest.statements import KEEP_HEARTBEAT, RETIRE_COLLECTOR
 from ingest.watch import Alert, Beat, due_alerts, judged
 from tests.ingest.backend import Backend, an_id, backend, beat, event, signed
 
@@ -125,6 +127,52 @@ async def test_a_report_of_another_release_does_not_end_the_watch(dsn: str) -> N
         assert await look(b) == []
         await b.fetch("UPDATE lake.collectors SET last_seen_at = now() - interval '91 seconds'")
         assert await look(b) == [("collector.silent", "edge-1", True, 0)]
+
+
+ODD = pytest.mark.parametrize(
+    "odd",
+    [
+        {"uptime_s": 1e11},
+        {"uptime_s": -1e12},
+        {"oldest_age_s": 1e308},
+        {"depth": {"waiting": 10**30}},
+        {"disk_free_bytes": -(10**30)},
+        {"seq": 2**63},
+    ],
+    ids=str,
+)
+"""Numbers that no clock, disk or counter tells."""
+
+
+def odd_report(odd: dict[str, Any]) -> bytes:
+    heard = InstanceState(gateway="g", instance="i", state="open", last_event_at=ago(days=1))
+    usual = beat(name="odd", depth=Depth(waiting=1), instances=(heard,))
+    return json.dumps({**json.loads(encode_heartbeat(usual)), **odd}).encode()
+
+
+@ODD
+async def test_what_no_collector_says_is_refused(dsn: str, odd: dict[str, Any]) -> None:
+    async with backend(dsn) as b:
+        report, event_id = odd_report(odd), an_id()
+        answer = await b.client.post(heartbeat_path("odd"), content=report, headers=signed(event_id, report))
+        assert answer.status_code == 422
+
+
+@ODD
+async def test_it_stops_nobodys_watch_once_it_is_stored(dsn: str, odd: dict[str, Any]) -> None:
+    async with backend(dsn) as b:
+        await b.fetch(KEEP_HEARTBEAT, "odd", "b1", 1, odd_report(odd).decode())
+        await b.post_heartbeat(beat(depth=Depth(waiting=20_000)))
+        assert await look(b) == [("collector.backlog", "edge-1", True, 0)]
+
+
+async def test_a_name_without_end_stops_nobodys_watch(dsn: str) -> None:
+    endless = random.Random(1).randbytes(4000).hex()
+    closed = InstanceState(gateway="g", instance=endless, state="close", state_at=ago(days=1))
+    async with backend(dsn) as b:
+        await b.post_heartbeat(beat(name="odd", instances=(closed,)))
+        await b.post_heartbeat(beat(depth=Depth(waiting=20_000)))
+        assert await look(b) == [("collector.backlog", "edge-1", True, 0)]
 
 
 async def test_alerts_do_not_wait_for_a_month_that_cannot_be_made(dsn: str) -> None:
