@@ -46,6 +46,8 @@ class Outcome:
     """Shards of it that may have more below the same horizon."""
     positions: Mapping[int, int] = field(default_factory=dict)
     """Where the cursors of the shards are that were free."""
+    judged: tuple[Sequence[int], frozenset[int]] = ((), frozenset())
+    """The events that the guard counts, in order, and which of them failed."""
 
 
 class ApplyFailedError(Exception):
@@ -86,14 +88,13 @@ class Batches:
 
         Raises StormError, after which nothing of the batch is there, and what the driver raises.
         """
+        work = partial(self._run, connection, shards, horizon)
         try:
-            return await self._in_transaction(
-                connection, lambda: self._run(connection, shards, horizon, is_careful=False)
-            )
+            outcome = await self._in_transaction(connection, partial(work, is_careful=False))
         except ApplyFailedError:
-            return await self._in_transaction(
-                connection, lambda: self._run(connection, shards, horizon, is_careful=True)
-            )
+            outcome = await self._in_transaction(connection, partial(work, is_careful=True))
+        self._guard.take(*outcome.judged)
+        return outcome
 
     async def run_due(self, connection: _Connection) -> Outcome:
         """Try parked events again whose time has come."""
@@ -147,7 +148,8 @@ class Batches:
         guarded = [event.seq for event in events if event.seq > claimed[0]["guarded_from"]]
         failures_max = self._guard.failures_max(len(guarded)) + len(events) - len(guarded)
         failed = await self._take(connection, events, failures_max, is_careful=is_careful)
-        self._guard.check(guarded, frozenset(one.event.seq for one in failed).intersection(guarded))
+        judged = guarded, frozenset(one.event.seq for one in failed).intersection(guarded)
+        self._guard.check(*judged)
         dead = await self._park(connection, failed, dict.fromkeys((one.event.seq for one in failed), 0))
         settled = await connection.fetch(statements.SETTLE, name, list(positions), list(positions.values()))
         if len(settled) != len(positions):
@@ -159,6 +161,7 @@ class Batches:
             dead=dead,
             unread=frozenset(before.keys() - whole),
             positions=before | positions,
+            judged=judged,
         )
 
     def _large(self, rows: Sequence[asyncpg.Record]) -> list[int]:

@@ -54,17 +54,28 @@ class StormGuard:
         return int(events * self._share_max)
 
     def check(self, seqs: Sequence[int], failed: frozenset[int]) -> None:
-        """Take the outcome of a batch, in the order of its events. Raises StormError, and begins anew."""
+        """Judge a batch before its end, in the order of its events. Raises StormError, and begins anew."""
         if not failed:
-            self._in_row = 0 if seqs else self._in_row
             return
+        longest, _ = self._runs(seqs, failed)
+        if longest >= self._in_row_max:
+            self._in_row = 0
+            raise StormError(f"{longest} events in a row failed")
+        if len(failed) > self.failures_max(len(seqs)):
+            self._in_row = 0
+            raise StormError(f"{len(failed)} of {len(seqs)} events failed")
+
+    def take(self, seqs: Sequence[int], failed: frozenset[int]) -> None:
+        """Count a batch that is committed; one that was rolled back comes again, and counts then."""
+        if failed:
+            _, self._in_row = self._runs(seqs, failed)
+        elif seqs:
+            self._in_row = 0
+
+    def _runs(self, seqs: Sequence[int], failed: frozenset[int]) -> tuple[int, int]:
+        """The longest run of failures, with what was before this batch, and the one at its end."""
         in_row, longest = self._in_row, 0
         for seq in seqs:
             in_row = in_row + 1 if seq in failed else 0
             longest = max(longest, in_row)
-        self._in_row = 0
-        if longest >= self._in_row_max:
-            raise StormError(f"{longest} events in a row failed")
-        if len(failed) > self.failures_max(len(seqs)):
-            raise StormError(f"{len(failed)} of {len(seqs)} events failed")
-        self._in_row = in_row
+        return longest, in_row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from contracts.inbox import LoggedEvent, Rule, Transaction
 from ingest.inbox.failing import StormError, StormGuard, error_text, retry_after_s
 from tests.ingest.inbox.log import write
 from tests.ingest.inbox.running import (
+    DEADLINE_S,
     DOUBLES,
     HOW_MANY,
     RAN,
@@ -27,6 +29,12 @@ from tests.ingest.inbox.running import (
 POISON = '{"poison": true}'
 STATES = "SELECT string_agg(state || ' ' || attempts, ', ' ORDER BY seq) FROM lake.inbox_failures"
 PAUSED = "SELECT paused_reason FROM lake.inbox_consumers WHERE name = 'rules'"
+
+FULL = """
+CREATE FUNCTION is_full() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+CREATE TRIGGER is_full BEFORE INSERT ON lake.inbox_failures FOR EACH ROW EXECUTE FUNCTION is_full();
+"""
 
 
 @contextlib.asynccontextmanager
@@ -150,6 +158,31 @@ async def test_a_run_of_failures_pauses_also_over_small_batches(dsn: str) -> Non
         assert await connection.fetchval(STATES) == ", ".join(["FAILED 1"] * 4)
 
 
+async def test_what_postgres_cannot_write_down_makes_no_run_of_failures(dsn: str) -> None:
+    """One event, whose batch is rolled back again and again: its disk is full."""
+    tried: list[int] = []
+
+    def decide(event: LoggedEvent) -> Sequence[int]:
+        tried.append(event.seq)
+        raise KeyError
+
+    async with lake(dsn) as connection:
+        await connection.execute(FULL)
+        await write(connection, POISON)
+        rule = Rule(name="poisoned", decide=decide, apply=count)
+        async with running(dsn, consumer(rule), failing_in_row_max=3):
+            await reached(tried, 5)
+            await connection.execute("DROP TRIGGER is_full ON lake.inbox_failures")
+            await until(connection, STATES, "FAILED 1")
+        assert await connection.fetchval(PAUSED) is None
+
+
+async def reached(tried: Sequence[int], times: int) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while len(tried) < times:
+            await asyncio.sleep(0.01)
+
+
 async def test_an_event_that_left_the_log_is_dead(dsn: str) -> None:
     async with lake(dsn) as connection:
         await write(connection, POISON)
@@ -187,11 +220,25 @@ class TestGuard:
     def test_a_run_over_batches(self) -> None:
         guard = self.guard()
         guard.check(range(10), frozenset(range(10)))
+        guard.take(range(10), frozenset(range(10)))
         with pytest.raises(StormError, match="20 events in a row"):
             guard.check(range(10), frozenset(range(10)))
         guard.check(range(10), frozenset(range(10)))
+
+    def test_a_batch_that_was_rolled_back_does_not_count(self) -> None:
+        guard = self.guard()
+        for _ in range(5):
+            guard.check(range(10), frozenset(range(10)))
+
+    def test_a_batch_without_events_breaks_no_run(self) -> None:
+        guard = self.guard()
+        guard.take(range(10), frozenset(range(10)))
+        guard.take((), frozenset())
+        with pytest.raises(StormError, match="20 events in a row"):
+            guard.check(range(10), frozenset(range(10)))
 
     def test_a_success_breaks_the_run(self) -> None:
         guard = self.guard()
         for _ in range(5):
             guard.check(range(10), frozenset(range(9)))
+            guard.take(range(10), frozenset(range(9)))
