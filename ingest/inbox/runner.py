@@ -60,7 +60,7 @@ class Runner:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the database was there a moment ago, and nobody has forgotten what runs here."""
+        """Whether work could be looked for a moment ago, and nobody has forgotten what runs here."""
         is_there = time.monotonic() - self._looked_at < AWAY_AFTER_S
         return is_there and not self._forgotten and not self._stopping.is_set()
 
@@ -91,7 +91,7 @@ class Runner:
         horizon, looked_at, due_at = -1, float("-inf"), float("-inf")
         refreshed_at = float("-inf")
         while True:
-            now = self._looked_at = time.monotonic()
+            now = time.monotonic()
             seen = await connection.fetchval(statements.HORIZON)
             if now - refreshed_at >= REFRESH_S:
                 refreshed_at = now
@@ -103,6 +103,7 @@ class Runner:
                 due_at = now
                 await self._find_due(connection)
                 await connection.fetch(statements.FREE_STUCK, self.config.idle_s_max)
+            self._looked_at = time.monotonic()
             await asyncio.sleep(self.config.poll_ms / 1000)
 
     async def _refresh(self, connection: asyncpg.Connection[Any]) -> None:

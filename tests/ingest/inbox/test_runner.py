@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+import structlog
 
 from contracts.inbox import LoggedEvent, Rule, Transaction
 from ingest.config import ConfigError
@@ -20,7 +21,7 @@ from ingest.inbox.consumer import Consumer
 from ingest.inbox.runner import Runner
 from ingest.inbox.statements import begin
 from tests.ingest.inbox.log import write
-from tests.ingest.inbox.running import DOUBLES, HOW_MANY, RAN, consumer, counting, running, until
+from tests.ingest.inbox.running import DEADLINE_S, DOUBLES, HOW_MANY, RAN, consumer, counting, running, until
 
 
 @contextlib.asynccontextmanager
@@ -175,6 +176,19 @@ async def test_a_dead_server_costs_nothing_but_time(dsn: str) -> None:
                 await asyncio.sleep(0.02)
             await until(connection, HOW_MANY, 3200)
         assert await connection.fetchval(DOUBLES) == 0
+
+
+async def test_who_cannot_look_for_work_is_not_ready(dsn: str) -> None:
+    async with lake(dsn) as connection:
+        await connection.execute("ALTER FUNCTION lake.horizon() RENAME TO horizon_away")
+        with structlog.testing.capture_logs() as logs:
+            async with running(dsn, consumer(counting())) as runner, asyncio.timeout(DEADLINE_S):
+                while [line.get("task") for line in logs].count("zaplake-inbox-look") < 3:
+                    assert not runner.is_ready
+                    await asyncio.sleep(0.01)
+                await connection.execute("ALTER FUNCTION lake.horizon_away() RENAME TO horizon")
+                while not runner.is_ready:
+                    await asyncio.sleep(0.01)
 
 
 async def test_a_stop_ends_the_batch_that_runs_and_begins_no_other(dsn: str) -> None:
