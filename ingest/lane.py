@@ -72,6 +72,8 @@ async def open_connection(
             if idles_in_transaction
             else str(round(statement_s_max * 1000)),
             "synchronous_commit": "on",
+            # a database or a role may have another default, with which rows would be skipped or refused
+            "default_transaction_isolation": "read committed",
             "jit": "off",
         }
     try:

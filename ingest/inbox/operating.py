@@ -102,8 +102,11 @@ async def resume(connection: _Connection, consumer: str, *, is_parking: bool) ->
     of it fails; the guard is back for what comes later.
     """
     await _known(connection, consumer)
+    await connection.execute(begin(NO_LIMITS))
     horizon = await connection.fetchval(statements.HORIZON) if is_parking else 0
-    return await connection.fetchval(statements.RESUME, consumer, horizon) is not None
+    is_resumed = await connection.fetchval(statements.RESUME, consumer, horizon) is not None
+    await connection.execute(statements.COMMIT)
+    return is_resumed
 
 
 async def forget(connection: _Connection, consumer: str) -> bool:

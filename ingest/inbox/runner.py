@@ -92,7 +92,7 @@ class Runner:
         refreshed_at = float("-inf")
         while True:
             now = time.monotonic()
-            seen = await connection.fetchval(statements.HORIZON)
+            seen = await self._horizon(connection)
             if now - refreshed_at >= REFRESH_S:
                 refreshed_at = now
                 await self._refresh(connection)
@@ -105,6 +105,15 @@ class Runner:
                 await connection.fetch(statements.FREE_STUCK, self.config.idle_s_max)
             self._looked_at = time.monotonic()
             await asyncio.sleep(self.config.poll_ms / 1000)
+
+    async def _horizon(self, connection: asyncpg.Connection[Any]) -> int:
+        """Behind a pooler the session has no settings: only a transaction is surely READ COMMITTED."""
+        if not self.config.transaction_pooler:
+            return int(await connection.fetchval(statements.HORIZON))
+        await connection.execute(self._begin)
+        horizon = int(await connection.fetchval(statements.HORIZON))
+        await connection.execute(statements.COMMIT)
+        return horizon
 
     async def _refresh(self, connection: asyncpg.Connection[Any]) -> None:
         """Other processes move cursors too, and an operator moves them back."""
@@ -217,6 +226,8 @@ def reason_of(error: Exception) -> str:
     """What to say when the database does not do what is needed; never its words, which may hold content."""
     if isinstance(error, asyncpg.InvalidSchemaNameError | asyncpg.UndefinedTableError):
         return "the database has no inbox yet; run: zaplake db upgrade"
+    if isinstance(error, asyncpg.InvalidTransactionStateError):
+        return "transactions here are not READ COMMITTED; reset default_transaction_isolation"
     if isinstance(error, asyncpg.PostgresError):
         return f"SQLSTATE {error.sqlstate}"
     return str(error) if isinstance(error, UnavailableError) else type(error).__name__

@@ -39,7 +39,7 @@ class Connections:
         with translated():
             async with self._pool.acquire(timeout=self._config.connections_s_max) as connection:
                 if transaction or self._config.transaction_pooler:
-                    async with connection.transaction():
+                    async with connection.transaction(isolation="read_committed"):
                         yield connection
                 else:
                     yield connection
@@ -60,6 +60,8 @@ async def open_pool(
             "application_name": "zaplake-queue",
             "statement_timeout": str(round(config.statement_s_max * 1000)),
             "synchronous_commit": "on",
+            # claims skip what others lock; a database's own default may be one that fails there instead
+            "default_transaction_isolation": "read committed",
             "jit": "off",
             "enable_seqscan": "off",
         }

@@ -12,8 +12,9 @@ import asyncpg
 import pytest
 
 from outbox.clock import ManualClock, SystemClock
-from outbox.postgres.config import OnLapse, QueueConfig
+from outbox.postgres.config import OnLapse, PoolConfig, QueueConfig
 from outbox.postgres.enqueue import DueRecord, enqueue
+from outbox.postgres.pool import open_pool
 from outbox.postgres.states import RecordState
 from outbox.postgres.store import Lapsed, PostgresStore
 from outbox.postgres.upkeep import Upkeep
@@ -51,6 +52,23 @@ def due(id_: str, priority: int = 0, due_at: datetime | None = None) -> DueRecor
 async def claimed(store: PostgresStore, limit: int = 1_000) -> list[Record]:
     """By no clock of this process."""
     return await store.claim(now=NO_TIME, limit=limit, bytes_max=MIB)
+
+
+@pytest.mark.parametrize("transaction_pooler", [False, True])
+@pytest.mark.parametrize("transaction", [False, True])
+async def test_it_works_read_committed_where_another_isolation_is_the_default(
+    dsn: str, transaction_pooler: bool, transaction: bool
+) -> None:
+    connection = await asyncpg.connect(dsn)
+    database = await connection.fetchval("SELECT quote_ident(current_database())")
+    await connection.execute(f"ALTER DATABASE {database} SET default_transaction_isolation = serializable")
+    await connection.close()
+    async with (
+        open_pool(PoolConfig(dsn=dsn, transaction_pooler=transaction_pooler)) as connections,
+        connections.use(transaction=transaction) as used,
+    ):
+        (row,) = await used.fetch("SELECT current_setting('transaction_isolation') AS isolation")
+    assert row["isolation"] == "read committed"
 
 
 # the caller's transaction

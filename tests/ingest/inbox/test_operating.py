@@ -207,6 +207,14 @@ async def test_resume_may_set_aside_all_that_fails_now_but_not_what_comes(dsn: s
             await until(connection, paused, "30 events in a row failed")
 
 
+async def test_resume_does_not_mind_another_default_isolation(dsn: str) -> None:
+    async with lake(dsn) as connection:
+        await connection.fetch(ADD_CONSUMERS, ["rules"])
+        await operating.pause(connection, "rules", "a person")
+        await connection.execute("SET default_transaction_isolation = serializable")
+        assert await operating.resume(connection, "rules", is_parking=True)
+
+
 async def test_resume_sets_aside_what_cannot_be_applied_too(dsn: str) -> None:
     async def halve(transaction: Transaction, effects: Sequence[int]) -> None:
         if any(seq % 2 for seq in effects):

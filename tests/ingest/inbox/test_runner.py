@@ -18,7 +18,7 @@ from ingest.inbox import statements
 from ingest.inbox.batch import Batches
 from ingest.inbox.config import InboxConfig
 from ingest.inbox.consumer import Consumer
-from ingest.inbox.runner import Runner
+from ingest.inbox.runner import Runner, reason_of
 from ingest.inbox.statements import begin
 from tests.ingest.inbox.log import write
 from tests.ingest.inbox.running import DEADLINE_S, DOUBLES, HOW_MANY, RAN, consumer, counting, running, until
@@ -189,6 +189,24 @@ async def test_who_cannot_look_for_work_is_not_ready(dsn: str) -> None:
                 await connection.execute("ALTER FUNCTION lake.horizon_away() RENAME TO horizon")
                 while not runner.is_ready:
                     await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("transaction_pooler", [False, True])
+async def test_rules_run_where_another_isolation_is_the_default(dsn: str, transaction_pooler: bool) -> None:
+    async with lake(dsn) as connection:
+        name = await connection.fetchval("SELECT quote_ident(current_database())")
+        await connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = serializable")
+        await write(connection)
+        async with running(dsn, consumer(counting()), transaction_pooler=transaction_pooler):
+            await until(connection, HOW_MANY, 1)
+
+
+async def test_why_another_isolation_is_refused_is_told(dsn: str) -> None:
+    async with lake(dsn) as connection:
+        await connection.execute("SET default_transaction_isolation = serializable")
+        with pytest.raises(asyncpg.InvalidTransactionStateError) as refused:
+            await connection.fetchval(statements.HORIZON)
+    assert "default_transaction_isolation" in reason_of(refused.value)
 
 
 async def test_a_stop_ends_the_batch_that_runs_and_begins_no_other(dsn: str) -> None:
