@@ -9,8 +9,11 @@ from random import Random
 from typing import Final
 
 import httpx
+import structlog
 
 from simulator.story import Webhook
+
+_log: Final = structlog.get_logger("simulator")
 
 GIVEN_UP: Final = frozenset({400, 401, 403, 404, 422})
 """Evolution's nonRetryableStatusCodes: one attempt, then the event is gone."""
@@ -96,6 +99,11 @@ class Gateway:
                 f"{self._url}/{webhook.instance}", content=webhook.body, headers=self._headers
             )
         except httpx.TransportError:
+            return "trouble"
+        except Exception as error:
+            # No answer either, whatever the other side did. A connection that is reset while it is made is an
+            # AttributeError of anyio, which asks a socket that is gone.
+            _log.warning("simulator.odd_answer", error=type(error).__name__)
             return "trouble"
         if answer.is_success:
             return "answered"

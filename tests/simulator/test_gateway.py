@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 
 from asgi.answers import send_answer
 from asgi.server import HttpServer
@@ -15,6 +17,8 @@ from asgi.types import Receive, Scope, Send
 from simulator.gateway import Gateway, Patience, Tally, paced
 from simulator.story import Webhook
 
+TURNS_MAX = 14
+"""Of the loop, within which a connection is made."""
 QUICK = Patience(wait_s=0.001, wait_s_max=0.01, timeout_s=0.3, attempts_max=4, in_flight_max=3)
 
 
@@ -73,6 +77,30 @@ async def test_what_evolution_gives_up_is_posted_once(status: int) -> None:
     tally = await post(collector, "a")
     assert dict(collector.seen) == {"a": 1}
     assert (tally.answered, tally.dropped) == (0, {str(status): 1})
+
+
+def test_a_connection_that_is_reset_while_it_is_made_is_trouble() -> None:
+    """As a killed collector does it. On uvloop, as in the process: there anyio asks a socket that is gone."""
+
+    async def post_to_one_that_ends(turns: int) -> Tally:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/gateways/evolution"
+            patience = Patience(attempts_max=1, wait_s=0.001)
+            hooks = paced([Webhook(instance="loja", event="e", body=b"a")], 10_000)
+            posting = asyncio.create_task(Gateway(url, seed=1, patience=patience).run(hooks))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            listener.close()
+            return await posting
+
+    async def many() -> list[Tally]:
+        return [await post_to_one_that_ends(turns % TURNS_MAX) for turns in range(3 * TURNS_MAX)]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        tallies = runner.run(many())
+    assert [tally.dropped for tally in tallies] == [{"attempts": 1}] * len(tallies)
 
 
 async def test_a_redirect_loses_the_event() -> None:
