@@ -1,7 +1,7 @@
 """One connection to a RabbitMQ: what is declared, consumed, acknowledged and published there.
 
-The only module that knows the client library. Its connection is not the self-healing one: whatever is lost
-ends everything here at once, and the door builds all of it anew.
+Only this module and ``amqp_answers`` know the client library. Its connection is not the self-healing one:
+whatever is lost ends everything here at once, and the door builds all of it anew.
 """
 
 from __future__ import annotations
@@ -14,34 +14,17 @@ from typing import Final
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection
-from aio_pika.exceptions import (
-    CONNECTION_EXCEPTIONS,
-    AuthenticationError,
-    ChannelNotFoundEntity,
-    ChannelPreconditionFailed,
-    ProbableAuthenticationError,
-)
+from aio_pika.exceptions import CONNECTION_EXCEPTIONS, ChannelNotFoundEntity
 from aiormq.abc import AbstractChannel as RawChannel
 from aiormq.abc import DeliveredMessage
-from aiormq.exceptions import ChannelAccessRefused, ChannelLockedResource
+
+from collector.amqp_answers import Reading, answered, told
 
 HEARTBEAT_S: Final = 20
 """A broker that says nothing for three of these is gone."""
-ANSWER_S_MAX: Final = 8.0
-"""A broker that has just been started may never answer a request that came before its queues had leaders."""
 SENT_BYTES_PER_S_MIN: Final = 256 * 1024
 """A body has as much longer as it takes on a line like that: refused ones may be very large."""
 CLOSE_S_MAX: Final = 2.0
-
-_REFUSALS: Final = (ChannelPreconditionFailed, ChannelAccessRefused, ChannelLockedResource)
-
-
-class BrokerGone(Exception):
-    """The connection, a channel or a consumer is no more; a new connection may heal it."""
-
-
-class BrokerRefuses(Exception):
-    """The broker will not do it until a person changes something; the message is the broker's."""
 
 
 class Delivery:
@@ -66,11 +49,11 @@ class Look:
 class Link:
     """One channel with its consumers. Deliveries come in order; acknowledging one acknowledges all before."""
 
-    def __init__(self, channel: RawChannel, on_delivery: Callable[[Delivery], None]) -> None:
-        self._channel, self._on_delivery = channel, on_delivery
+    def __init__(
+        self, channel: RawChannel, reading: Reading, on_delivery: Callable[[Delivery], None]
+    ) -> None:
+        self._channel, self._reading, self._on_delivery = channel, reading, on_delivery
         self._tags: dict[str, str] = {}
-        self._has_room = asyncio.Event()
-        self._has_room.set()
         # AMQP bounds unacknowledged messages, not bytes. A frame that finds no room is not taken from the
         # socket, and TCP makes the broker wait; the library hands frames over by this method of its queue.
         self._put_frame = channel.frames.put
@@ -87,7 +70,7 @@ class Link:
             return
         tag = self._tags[queue] = f"zaplake-{queue}"
         try:
-            async with _answered():
+            async with self._reading.answered():
                 await self._channel.basic_consume(queue, self._arrived, consumer_tag=tag)
         except BaseException:
             self._tags.pop(queue, None)
@@ -97,14 +80,14 @@ class Link:
         """Ends all consuming; what was delivered may still be acknowledged."""
         while self._tags:
             _queue, tag = self._tags.popitem()
-            async with _answered():
+            async with self._reading.answered():
                 await self._channel.basic_cancel(tag)
 
     async def ack(self, tag: int) -> None:
         """Acknowledges everything up to ``tag``; on a closed channel nothing: the broker delivers again."""
         if self._channel.is_closed:
             return
-        async with _answered():
+        async with answered():
             await self._channel.basic_ack(tag, multiple=True)
 
     def forget(self, consumer_tag: str | None) -> str | None:
@@ -117,14 +100,14 @@ class Link:
 
     def pause(self) -> None:
         """Until ``resume`` nothing is read of the whole connection, heartbeats neither."""
-        self._has_room.clear()
+        self._reading.pause()
 
     def resume(self) -> None:
         """Reads on."""
-        self._has_room.set()
+        self._reading.resume()
 
     async def _put_when_room(self, frame: object) -> None:
-        await self._has_room.wait()
+        await self._reading.room()
         await self._put_frame(frame)
 
     async def _arrived(self, message: DeliveredMessage) -> None:
@@ -139,8 +122,9 @@ class Broker:
         self._connection, self._on_lost = connection, on_lost
         self._topology: AbstractChannel | None = None
         self._channels: list[AbstractChannel] = []
+        self._reading = Reading()
         self.lost: str | None = None
-        connection.close_callbacks.add(lambda _sender, error: self.lose(f"connection closed: {_told(error)}"))
+        connection.close_callbacks.add(lambda _sender, error: self.lose(f"connection closed: {told(error)}"))
 
     def lose(self, reason: str) -> None:
         """Gives the connection up."""
@@ -150,19 +134,19 @@ class Broker:
 
     async def declare_exchange(self, name: str) -> None:
         """As Evolution does, so that whoever is first does no harm."""
-        async with _answered():
+        async with answered():
             channel = await self._channel()
             await channel.declare_exchange(name, aio_pika.ExchangeType.TOPIC, durable=True)
 
     async def declare_queue(self, name: str, arguments: Mapping[str, str | int]) -> None:
         """A durable queue. BrokerRefuses when there is one of that name with other arguments."""
-        async with _answered():
+        async with answered():
             channel = await self._channel()
             await channel.declare_queue(name, durable=True, arguments=dict(arguments))
 
     async def bind(self, queue: str, exchange: str) -> None:
         """Every event of the exchange."""
-        async with _answered():
+        async with answered():
             channel = await (await self._channel()).get_underlay_channel()
             await channel.queue_bind(queue, exchange, "#")
 
@@ -175,12 +159,12 @@ class Broker:
         on_cancelled: Callable[[str], None],
     ) -> Link:
         """A channel to consume on; it tells when it closed, and which queue the broker took away."""
-        async with _answered():
+        async with self._reading.answered():
             channel = await self._connection.channel(publisher_confirms=False)
             self._channels.append(channel)
             await channel.set_qos(prefetch)
             raw = await channel.get_underlay_channel()
-        link = Link(raw, on_delivery)
+        link = Link(raw, self._reading, on_delivery)
 
         def cancelled(frame: object) -> None:
             queue = link.forget(getattr(frame, "consumer_tag", None))
@@ -188,12 +172,12 @@ class Broker:
                 on_cancelled(queue)
 
         raw.on_consumer_cancel_callbacks.add(cancelled)
-        channel.close_callbacks.add(lambda _sender, error: on_closed(f"channel closed: {_told(error)}"))
+        channel.close_callbacks.add(lambda _sender, error: on_closed(f"channel closed: {told(error)}"))
         return link
 
     async def look(self, queue: str) -> Look | None:
         """What the queue is like; None when there is none, which costs the channel: it has one of its own."""
-        async with _answered():
+        async with self._reading.answered():
             channel = await self._connection.channel(publisher_confirms=False)
             try:
                 found = await channel.declare_queue(queue, passive=True)
@@ -206,7 +190,7 @@ class Broker:
 
     async def has_exchange(self, name: str) -> bool:
         """Whether there is one of that name, of whatever type."""
-        async with _answered():
+        async with answered():
             channel = await self._connection.channel(publisher_confirms=False)
             try:
                 await channel.declare_exchange(name, passive=True)
@@ -221,7 +205,7 @@ class Broker:
         message = aio_pika.Message(
             body, headers=dict(headers), delivery_mode=aio_pika.DeliveryMode.PERSISTENT
         )
-        async with _answered(len(body) / SENT_BYTES_PER_S_MIN):
+        async with answered(len(body) / SENT_BYTES_PER_S_MIN):
             channel = await self._channel()
             await channel.default_exchange.publish(message, routing_key=queue, mandatory=True)
 
@@ -241,7 +225,7 @@ class Broker:
 @contextlib.asynccontextmanager
 async def connected(url: str, *, name: str, on_lost: Callable[[], None]) -> AsyncIterator[Broker]:
     """A connection, closed at the end; ``name`` is how the broker's people see it. Raises BrokerGone."""
-    async with _answered():
+    async with answered():
         connection = await aio_pika.connect(
             url, heartbeat=HEARTBEAT_S, client_properties={"connection_name": name}
         )
@@ -259,38 +243,3 @@ async def _close(channel: AbstractChannel) -> None:
     with contextlib.suppress(TimeoutError, *CONNECTION_EXCEPTIONS):
         async with asyncio.timeout(CLOSE_S_MAX):
             await channel.close()
-
-
-@contextlib.asynccontextmanager
-async def _answered(longer_s: float = 0.0) -> AsyncIterator[None]:
-    """What the library raises, as ours, and BrokerGone when it takes too long: not all it does has a limit.
-
-    It lets a CancelledError out when a connection dies, which is none, and other errors when one is.
-    """
-    task = asyncio.current_task()
-    try:
-        async with asyncio.timeout(ANSWER_S_MAX + longer_s):
-            yield
-    except _REFUSALS as error:
-        raise BrokerRefuses(_told(error)) from error
-    except (AuthenticationError, ProbableAuthenticationError) as error:
-        raise BrokerGone("the broker refuses our user or password") from error
-    except (TimeoutError, *CONNECTION_EXCEPTIONS) as error:
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError from error
-        raise BrokerGone(_told(error)) from error
-    except asyncio.CancelledError as error:
-        if task is not None and task.cancelling():
-            raise
-        raise BrokerGone("the connection died") from error
-    except Exception as error:  # whatever the library makes of what the broker does: it is never our end
-        raise BrokerGone(_told(error)) from error
-
-
-def _told(error: BaseException | None) -> str:
-    """What went wrong, for people: the broker's words, else the kind. Addresses and credentials stay out."""
-    if isinstance(error, _REFUSALS):
-        return str(error)[:300]
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return type(error).__name__ if error is not None else "in order"

@@ -15,7 +15,8 @@ from typing import Final
 import structlog
 
 from collector.alerts import Alerts
-from collector.amqp_broker import BrokerGone, BrokerRefuses, connected
+from collector.amqp_answers import BrokerGone, BrokerRefuses
+from collector.amqp_broker import connected
 from collector.amqp_config import DLQ, AmqpConfig
 from collector.amqp_session import Session
 from collector.amqp_state import AmqpState

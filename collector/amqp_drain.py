@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from collector.amqp_broker import Broker, BrokerGone, BrokerRefuses, Delivery, Link, connected
+from collector.amqp_answers import BrokerGone, BrokerRefuses
+from collector.amqp_broker import Broker, Delivery, Link, connected
 from collector.amqp_config import EVENTS, AmqpConfig
 from collector.amqp_state import AmqpState
 from collector.pausing import pause

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 
-from collector.amqp_broker import Broker, BrokerGone, Delivery, Link
+from collector.amqp_answers import BrokerGone
+from collector.amqp_broker import Broker, Delivery, Link
 from collector.amqp_config import DLQ, DLQ_ARGUMENTS, RETURNED, AmqpConfig, queue_arguments
 from collector.amqp_drain import Drain
 from collector.amqp_state import AmqpState
@@ -46,9 +47,10 @@ class Session:
         self.over = asyncio.Event()
 
     def end(self) -> None:
-        """Ends it soon, with what is under way settled."""
+        """Ends it soon, with what is under way settled; what comes from now on is not held."""
         self.over.set()
         self._news.set()
+        self._resume()
 
     async def declare(self, broker: Broker) -> None:
         """Everything of ours before anything is consumed, so that no first event is missed.
@@ -70,25 +72,31 @@ class Session:
             on_closed=broker.lose,
             on_cancelled=lambda queue: broker.lose(f"the broker cancelled the consumer of {queue}"),
         )
-        await link.consume(self._queue)
-        await link.consume(self._queue + RETURNED)
-        on_consuming()
-        loops = {"amqp watchdog": self._watchdog.keep_watching(broker, self.over)}
-        if self._drain is not None:
-            loops["amqp drain"] = self._drain.keep_draining(broker, self.over)
-        beside = [asyncio.create_task(loop, name=name) for name, loop in loops.items()]
-        for task in beside:
-            task.add_done_callback(lambda _: self.end())
+        # The taking goes first: the answers to the consumes come behind a backlog whose bytes may stop the
+        # reading, and only the taking makes room.
+        beside = [self._beside("amqp taking", self._take(broker))]
         try:
-            await self._take(broker)
+            await link.consume(self._queue)
+            await link.consume(self._queue + RETURNED)
+            if not self.over.is_set():
+                on_consuming()
+                beside.append(self._beside("amqp watchdog", self._watchdog.keep_watching(broker, self.over)))
+                if self._drain is not None:
+                    beside.append(self._beside("amqp drain", self._drain.keep_draining(broker, self.over)))
+            await self.over.wait()
         finally:
             self.end()
-            self._resume()
             ended = await asyncio.gather(*beside, return_exceptions=True)
         for fault in ended:
             if isinstance(fault, Exception):
                 raise fault
         await link.cancel()
+
+    def _beside(self, name: str, loop: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Its end ends the session."""
+        task = asyncio.create_task(loop, name=name)
+        task.add_done_callback(lambda _: self.end())
+        return task
 
     async def _take(self, broker: Broker) -> None:
         while not self.over.is_set():

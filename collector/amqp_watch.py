@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from collector.alerts import Alerts
-from collector.amqp_broker import Broker, BrokerGone, BrokerRefuses, Look
+from collector.amqp_answers import BrokerGone, BrokerRefuses
+from collector.amqp_broker import Broker, Look
 from collector.amqp_config import DLQ
 from collector.amqp_state import AmqpState
 from collector.config import Limits

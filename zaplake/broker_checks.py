@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from collector.amqp_broker import Broker, BrokerGone, BrokerRefuses, connected
+from collector.amqp_answers import BrokerGone, BrokerRefuses
+from collector.amqp_broker import Broker, connected
 from collector.amqp_config import DLQ, RETURNED, AmqpConfig, queue_arguments
 from zaplake.finding import Finding
 from zaplake.settings import Settings

@@ -102,10 +102,11 @@ class Rabbit:
         async with self.channel() as channel:
             await channel.declare_queue(queue, durable=True, arguments=given)
 
-    async def put(self, queue: str, body: bytes) -> None:
+    async def put(self, queue: str, *bodies: bytes) -> None:
         """Into that queue, without an exchange of the gateway."""
         async with self.channel() as channel:
-            await channel.default_exchange.publish(aio_pika.Message(body), routing_key=queue)
+            for body in bodies:
+                await channel.default_exchange.publish(aio_pika.Message(body), routing_key=queue)
 
     async def delete(self, queue: str) -> None:
         """With all that waits there."""

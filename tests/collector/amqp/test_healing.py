@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from collector.amqp_broker import BrokerGone, Delivery, Link, Look, connected
+from collector.amqp_answers import BrokerGone
+from collector.amqp_broker import Delivery, Link, Look, connected
 from collector.amqp_config import DLQ, DLQ_ARGUMENTS, RETURNED
 from collector.amqp_watch import MuteGuard
 from tests.collector.amqp.test_door import (
@@ -94,7 +95,7 @@ async def test_a_refused_body_has_the_time_that_its_length_takes(
     """Given up too early it would come again, and nothing behind it, for ever."""
     async with connected(rabbit.config().url, name="test", on_lost=lambda: None) as broker:
         await broker.declare_queue(rabbit.queue + DLQ, DLQ_ARGUMENTS)
-        monkeypatch.setattr("collector.amqp_broker.ANSWER_S_MAX", 0.0)
+        monkeypatch.setattr("collector.amqp_answers.ANSWER_S_MAX", 0.0)
         await broker.put(rabbit.queue + DLQ, bytes(8 * 1024 * 1024), {})
         monkeypatch.undo()
     assert await rabbit.waiting(rabbit.queue + DLQ) == 1
