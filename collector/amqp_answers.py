@@ -17,7 +17,7 @@ from aiormq.exceptions import ChannelAccessRefused, ChannelLockedResource
 
 ANSWER_S_MAX: Final = 8.0
 """A broker that has just been started may never answer a request that came before its queues had leaders."""
-BEHIND_S_MAX: Final = 60.0
+BEHIND_S_MAX: Final = 30.0
 """An answer may come behind so many seconds of deliveries that were sent before it."""
 
 _REFUSALS: Final = (ChannelPreconditionFailed, ChannelAccessRefused, ChannelLockedResource)

@@ -80,7 +80,7 @@ class Link:
         """Ends all consuming; what was delivered may still be acknowledged."""
         while self._tags:
             _queue, tag = self._tags.popitem()
-            async with self._reading.answered():
+            async with answered():  # a stop is not held up by what comes before the answer
                 await self._channel.basic_cancel(tag)
 
     async def ack(self, tag: int) -> None:

@@ -36,7 +36,7 @@ _log = structlog.get_logger("collector.amqp")
 
 
 class AmqpDoor:
-    """Has at most one connection, with one consumer a queue, however often it is built anew."""
+    """Consumes on at most one connection, with one consumer a queue, however often it is built anew."""
 
     def __init__(
         self,
@@ -53,10 +53,12 @@ class AmqpDoor:
         self._amqp, self._config, self._alerts = amqp, config, alerts
         self._now, self._has_room = now, has_room
         self._queue = amqp.own_queue(config.name)
+        self._name = f"zaplake {config.name}/{amqp.gateway}"
         self.state = AmqpState(gateway=amqp.gateway, address=amqp.address, queue=self._queue, since=now())
         self._taker = Taker(
             amqp=amqp,
             gateway=gateway,
+            name=self._name,
             dlq=self._queue + DLQ,
             capture=capture,
             alerts=alerts,
@@ -89,11 +91,10 @@ class AmqpDoor:
             await pause(stop, pause_s * random.uniform(0.8, 1.2))  # noqa: S311 (a pause, not a secret)
 
     async def _connection(self, stop: asyncio.Event) -> None:
-        name = f"zaplake {self._config.name}/{self._amqp.gateway}"
         session = Session(
             amqp=self._amqp,
             queue=self._queue,
-            name=name,
+            name=self._name,
             taker=self._taker,
             watchdog=self._watchdog,
             state=self.state,
@@ -102,7 +103,7 @@ class AmqpDoor:
         )
         stopping = asyncio.create_task(_then(stop, session.end), name="amqp stop")
         try:
-            async with connected(self._amqp.url, name=name, on_lost=session.end) as broker:
+            async with connected(self._amqp.url, name=self._name, on_lost=session.end) as broker:
                 self.state.connected = True
                 await session.declare(broker)
                 await session.consume(broker, on_consuming=self._consuming)

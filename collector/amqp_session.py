@@ -104,7 +104,7 @@ class Session:
             self._news.clear()
             while self._held and not self.over.is_set():
                 batch = self._next_batch()
-                await self._taker.settle(broker, batch, self.over)
+                await self._taker.settle(batch, self.over)
                 self._settled(batch)
                 await asyncio.sleep(0)
         if broker.lost is not None:

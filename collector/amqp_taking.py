@@ -8,7 +8,7 @@ delivery against a message.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from collector.alerts import Alerts
-from collector.amqp_broker import Broker, Delivery, Link
+from collector.amqp_broker import Broker, Delivery, Link, connected
 from collector.amqp_config import AmqpConfig
 from collector.amqp_state import AmqpState
 from collector.capture import Capture
@@ -48,6 +48,7 @@ class Taker:
         *,
         amqp: AmqpConfig,
         gateway: GatewayConfig,
+        name: str,
         dlq: str,
         capture: Capture,
         alerts: Alerts,
@@ -55,11 +56,12 @@ class Taker:
         state: AmqpState,
         now: Callable[[], datetime],
     ) -> None:
-        self._amqp, self._gateway, self._dlq = amqp, gateway, dlq
+        """``name`` is what the broker's people see."""
+        self._amqp, self._gateway, self._name, self._dlq = amqp, gateway, name, dlq
         self._capture, self._alerts, self._limits = capture, alerts, limits
         self._state, self._now = state, now
 
-    async def settle(self, broker: Broker, batch: Sequence[Delivery], over: asyncio.Event) -> None:
+    async def settle(self, batch: Sequence[Delivery], over: asyncio.Event) -> None:
         """Each message is durable in the outbox or in the dead-letter queue, then acknowledged.
 
         Settles nothing when ``over`` is set while it waits for the outbox: the broker will deliver again.
@@ -71,8 +73,7 @@ class Taker:
         if stored is None:
             return
         refused.update({delivery: reason for delivery, reason in zip(fit, stored, strict=True) if reason})
-        for delivery, reason in refused.items():
-            await self._refuse(broker, delivery, reason)
+        await self._refuse(refused)
         last: dict[Link, int] = {}
         for delivery in batch:
             last[delivery.link] = delivery.tag
@@ -144,7 +145,15 @@ class Taker:
             captured_at=self._now(),
         )
 
-    async def _refuse(self, broker: Broker, delivery: Delivery, reason: str) -> None:
+    async def _refuse(self, refused: Mapping[Delivery, str]) -> None:
+        """On a connection of their own: nothing may be read of the other, the broker's confirms neither."""
+        if not refused:
+            return
+        async with connected(self._amqp.url, name=f"{self._name} (refusing)", on_lost=_nothing) as aside:
+            for delivery, reason in refused.items():
+                await self._put(aside, delivery, reason)
+
+    async def _put(self, broker: Broker, delivery: Delivery, reason: str) -> None:
         headers = {
             f"{HEADER}reason": reason,
             f"{HEADER}exchange": delivery.exchange,
@@ -155,3 +164,7 @@ class Taker:
         self._state.refused += 1
         self._alerts.raise_("amqp.dlq", self._gateway.name, f"{reason}; kept in the queue {self._dlq}")
         _log.warning("amqp.refused_message", gateway=self._gateway.name, reason=reason)
+
+
+def _nothing() -> None:
+    """Whoever publishes learns of it."""

@@ -9,11 +9,19 @@ from pathlib import Path
 import pytest
 
 from collector.amqp_answers import BrokerGone, Reading
-from collector.amqp_config import RETURNED
+from collector.amqp_config import DLQ, RETURNED
 from outbox.clock import SystemClock
 from outbox.metering import MeteredStore
 from outbox.sqlite import open_sqlite
-from tests.collector.amqp.test_door import NO_BACKEND, Troubled, broker_of, consuming, counted, reaches
+from tests.collector.amqp.test_door import (
+    NO_BACKEND,
+    Troubled,
+    broker_of,
+    consuming,
+    counted,
+    reaches,
+    settled,
+)
 from tests.collector.running import collector_config, limits, message, running
 from tests.support.rabbit import Rabbit
 
@@ -41,6 +49,22 @@ async def test_a_backlog_above_what_may_be_held_is_taken_in_one_connection(
         await consuming(collector)
         broker = await broker_of(collector)
         assert (broker["connects"], broker["redelivered"], broker["refused"]) == (1, 0, 0)
+
+
+async def test_what_is_refused_among_more_than_may_be_held_is_kept_in_the_same_connection(
+    tmp_path: Path, rabbit: Rabbit
+) -> None:
+    """While too much is held nothing is read, and the broker's confirm would not be either."""
+    bodies = [large(number, rabbit) for number in range(COUNT)]
+    for number in range(0, COUNT, 8):
+        bodies[number] = b"not json" + b"x" * 500
+    config = collector_config(tmp_path, NO_BACKEND, amqp=(rabbit.config(),), limits=ROOM)
+    async with running(config) as collector:
+        await consuming(collector)
+        await rabbit.publish(*bodies)
+        await counted(collector, stored=COUNT - 5)
+        await reaches(collector, "all are settled", settled(refused=5, acked=COUNT, connects=1))
+    assert await rabbit.waiting(rabbit.queue + DLQ) == 5
 
 
 async def test_a_backlog_that_finds_the_outbox_away_is_handed_back_and_taken_later(
