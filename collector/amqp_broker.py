@@ -1,7 +1,7 @@
 """One connection to a RabbitMQ: what is declared, consumed, acknowledged and published there.
 
-Only this module and ``amqp_answers`` know the client library. Its connection is not the self-healing one:
-whatever is lost ends everything here at once, and the door builds all of it anew.
+Only this module, ``amqp_answers`` and ``amqp_frames`` know the client library. Its connection is not the
+self-healing one: whatever is lost ends everything here at once, and the door builds all of it anew.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from aiormq.abc import AbstractChannel as RawChannel
 from aiormq.abc import DeliveredMessage
 
 from collector.amqp_answers import Reading, answered, told
+from collector.amqp_frames import TolerantConnection
 
 HEARTBEAT_S: Final = 20
 """A broker that says nothing for three of these is gone."""
@@ -227,7 +228,10 @@ async def connected(url: str, *, name: str, on_lost: Callable[[], None]) -> Asyn
     """A connection, closed at the end; ``name`` is how the broker's people see it. Raises BrokerGone."""
     async with answered():
         connection = await aio_pika.connect(
-            url, heartbeat=HEARTBEAT_S, client_properties={"connection_name": name}
+            url,
+            heartbeat=HEARTBEAT_S,
+            client_properties={"connection_name": name},
+            connection_class=TolerantConnection,
         )
     broker = Broker(connection, on_lost)
     try:
