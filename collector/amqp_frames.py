@@ -35,7 +35,7 @@ class TolerantConnection(aio_pika.Connection):
 
 def mended(frame: bytes) -> bytes:
     """The frame, or one as long that can be decoded: without its properties, or with ``?`` in its names."""
-    if frame[0] not in (_METHOD, _PROPERTIES):
+    if not _may_be_odd(frame):
         return frame
     try:
         pamqp.frame.unmarshal(frame)
@@ -45,6 +45,13 @@ def mended(frame: bytes) -> bytes:
         if frame.startswith(_DELIVER, _HEAD_BYTES):
             return _with_plain_names(frame)
     return frame
+
+
+def _may_be_odd(frame: bytes) -> bool:
+    """False for nearly all, which are not decoded twice: Evolution writes no properties, and ASCII names."""
+    if frame[0] == _PROPERTIES:
+        return frame[_FLAGS_AT : _FLAGS_AT + 2] != bytes(2)
+    return frame[0] == _METHOD and not frame[:-1].isascii()
 
 
 def _with_plain_names(frame: bytes) -> bytes:
