@@ -23,7 +23,7 @@ from contracts.blob_upload import (
     blob_path,
     signed_text,
 )
-from contracts.blobs import blob_event_id
+from contracts.blobs import blob_event_id, clean_mime
 from outbox.blobs import Blobs
 from outbox.record import Record
 from outbox.transport import Answer, RecordReceipt
@@ -105,7 +105,8 @@ class BlobTransport:
         return Answer(status=TransportFailure.OTHER, reason="the upload does not come forward")
 
     async def _put(self, record: Record, part: PartRange, body: bytes) -> Reply | TransportFailure:
-        mime, place = record.label or UNKNOWN_TYPE, str(part)
+        # An earlier release, or an import, may have kept a type that no header can hold.
+        mime, place = clean_mime(record.label) or UNKNOWN_TYPE, str(part)
         hashed = await asyncio.to_thread(hashlib.sha256, body)
         started_s = time.monotonic()
         reply = await self._backend.send(

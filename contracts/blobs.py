@@ -42,15 +42,16 @@ MIME_CHARS_MAX: Final = 200
 LOST_CHARS_MAX: Final = 200
 
 _SHA256: Final = re.compile(SHA256_PATTERN)
-_MIME: Final = re.compile(r"[ !#-\[\]-~]{1,200}")
-"""Printable ASCII that JSON writes without an escape."""
+_MIME: Final = re.compile(r"[!#-\[\]-~](?:[ !#-\[\]-~]{0,198}[!#-\[\]-~])?")
+"""Printable ASCII that JSON writes without an escape; no space at an end, which no header may have."""
 _NOT_PLAIN: Final = re.compile(r"[^ !#-\[\]-~]")
 _OPENING: Final = b'{"$blob":{'
 _REF: Final = re.compile(
     rb'\{"\$blob":\{"sha256":"([0-9a-f]{64})","bytes":(?:0|[1-9][0-9]{0,17}),"mime":'
     rb'(?:null|"[ !#-\[\]-~]{1,200}")(?:,"lost":"[ !#-\[\]-~]{1,200}")?\}\}'
 )
-"""A ref as `encode_ref` spells it. Where it matches in JSON it is one: a quote inside a text is escaped."""
+"""A ref as `encode_ref` spells it, or did when a mime type might end in a space. Where it matches in JSON it
+is one: a quote inside a text is escaped."""
 
 
 class BlobHolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +63,7 @@ class BlobHolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def encode_ref(ref: BlobRef) -> bytes:
     """Return the one spelling of a ref: no spaces, ``mime`` also when null, ``lost`` only when it is said.
 
-    A mime type that is no plain ASCII becomes null; a reason is cut to 200 characters of it.
+    A mime type that `clean_mime` refuses becomes null; a reason is cut to 200 characters of it.
     """
     fields: dict[str, object] = {"sha256": ref.sha256, "bytes": ref.bytes, "mime": clean_mime(ref.mime)}
     if ref.lost is not None:
@@ -71,7 +72,10 @@ def encode_ref(ref: BlobRef) -> bytes:
 
 
 def clean_mime(value: object) -> str | None:
-    """Return a gateway's mime type, None for what is none: no text, too long, or no printable ASCII."""
+    """Return a gateway's mime type, which can be sent as a header; None for what is none.
+
+    None: no text, too long, no printable ASCII, or a space at an end.
+    """
     return value if isinstance(value, str) and _MIME.fullmatch(value) else None
 
 

@@ -17,6 +17,7 @@ from collector.uploading import (
     PART_BYTES_FIRST,
     PART_BYTES_MIN,
     STALLED_MAX,
+    UNKNOWN_TYPE,
     BlobTransport,
     next_part_bytes,
 )
@@ -78,6 +79,16 @@ async def test_a_blob_is_asked_for_and_then_sent_as_the_contract_says(
     assert sent.event_id == blob_event_id(sha256_of(SMALL))
     assert sent.headers["content-type"] == "audio/ogg"
     assert scripted.blobs == {sha256_of(SMALL): SMALL}
+
+
+@pytest.mark.parametrize("mime", ["image/jpeg ", " image/jpeg", "image/é", "a\nb", ""])
+async def test_a_stored_type_that_no_header_can_hold_is_sent_as_unknown(
+    scripted: ScriptedBackend, store: SqliteStore, tmp_path: Path, mime: str
+) -> None:
+    record = await claimed(store, tmp_path / "spool", SMALL, mime)
+    answer = await upload(scripted, store, tmp_path, record)
+    assert (answer.status, answer.receipts[record.id].status) == (200, "stored")
+    assert {request.headers["content-type"] for request in scripted.requests} == {UNKNOWN_TYPE}
 
 
 async def test_a_blob_that_is_there_is_not_sent(

@@ -6,6 +6,8 @@ import hashlib
 import json
 import uuid
 
+import h11
+import httpx
 import msgspec
 import pytest
 from hypothesis import given
@@ -34,7 +36,7 @@ REFS = st.builds(
     BlobRef,
     sha256=st.binary(max_size=4).map(lambda data: hashlib.sha256(data).hexdigest()),
     bytes=st.integers(0, 10**18 - 1),
-    mime=st.none() | PLAIN.map(lambda text: text[:MIME_CHARS_MAX]),
+    mime=st.none() | PLAIN.map(lambda text: text[:MIME_CHARS_MAX]).map(clean_mime),
     lost=st.none() | PLAIN.map(lambda text: text[:LOST_CHARS_MAX]),
 )
 JSON = st.recursive(
@@ -129,10 +131,29 @@ def test_anything_else_is_no_ref(value: object) -> None:
     assert ref_of(value) is None
 
 
-@pytest.mark.parametrize("mime", ['a"b', "a\\b", "a\nb", "é", "x" * (MIME_CHARS_MAX + 1), "", 5, None])
+@pytest.mark.parametrize(
+    "mime", ['a"b', "a\\b", "a\nb", "é", "x" * (MIME_CHARS_MAX + 1), "", " ", " a", "a ", 5, None]
+)
 def test_an_odd_mime_type_becomes_null(mime: object) -> None:
     assert clean_mime(mime) is None
     assert clean_mime("audio/ogg; codecs=opus") == "audio/ogg; codecs=opus"
+    assert clean_mime("x" * MIME_CHARS_MAX) == "x" * MIME_CHARS_MAX
+
+
+@given(text=st.text(' a/;"\\\t\r\né\x00\x7f', max_size=4) | PLAIN)
+def test_every_mime_type_that_is_let_through_can_be_sent_as_a_header(text: str) -> None:
+    mime = clean_mime(text)
+    if mime is None:
+        return
+    request = httpx.Request("PUT", "http://127.0.0.1/", headers={"Content-Type": mime})
+    sent = h11.Request(method=request.method, target=request.url.raw_path, headers=request.headers.raw)
+    assert (b"content-type", mime.encode()) in list(sent.headers)
+
+
+def test_a_blob_of_an_earlier_release_whose_type_ends_in_a_space_is_found_and_marked() -> None:
+    raw = encode_ref(BlobRef(sha256=SHA, bytes=1, mime="image/jpeg")).replace(b'jpeg"', b'jpeg "')
+    assert [ref.mime for ref in find_refs(raw)] == ["image/jpeg "]
+    assert [ref.lost for ref in find_refs(mark_lost(raw, SHA, "dead: 422"))] == ["dead: 422"]
 
 
 def test_refs_looked_at_are_bounded() -> None:
