@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Final, Self
@@ -23,6 +25,12 @@ from outbox.verdict import TransportFailure
 
 CONNECTIONS_SPARE: Final = 2
 """Beside the requests in flight: a heartbeat and a probe."""
+
+UNANSWERED_MAX: Final = 3
+"""Requests in a row whose time ran out, until they are sent by a new client: one that is cancelled at an
+unlucky step keeps its place in httpcore's pool for ever, and nothing is sent when all places are kept."""
+CLOSE_S_MAX: Final = 5.0
+"""How long the close of a client may take."""
 
 FAILURES: Final[dict[type[httpx.TransportError], TransportFailure]] = {
     httpx.TransportError: TransportFailure.OTHER,
@@ -46,6 +54,8 @@ FAILURES: Final[dict[type[httpx.TransportError], TransportFailure]] = {
 
 _STALE: Final = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 """What a request meets on a kept connection that the other side is just closing."""
+
+_NO_TIME: Final = (TransportFailure.TIMEOUT, TransportFailure.POOL)
 
 _log = structlog.get_logger("collector.backend")
 
@@ -71,21 +81,11 @@ class Backend:
         self._tracer = tracer_of("zaplake.collector")
         self._timeout_s = limits.request_timeout_s
         self._answer_bytes_max = limits.answer_bytes_max
-        self._client = httpx.AsyncClient(
-            base_url=config.backend_url.rstrip("/"),
-            headers={"User-Agent": "zaplake-collector", COLLECTOR_HEADER: config.name},
-            timeout=httpx.Timeout(limits.request_timeout_s),
-            limits=httpx.Limits(
-                max_connections=limits.batches_in_flight_max
-                + limits.solos_in_flight_max
-                + limits.blobs_in_flight_max
-                + CONNECTIONS_SPARE,
-                keepalive_expiry=limits.client_keep_alive_s,
-            ),
-            cookies=no_cookies(),
-            follow_redirects=False,
-            trust_env=False,
-        )
+        self._new_client = partial(_new_client, config, httpx.create_ssl_context(trust_env=False))
+        self._client = self._new_client()
+        self._unanswered = 0
+        self._ended = asyncio.Event()
+        self._retiring: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -93,7 +93,9 @@ class Backend:
     async def __aexit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        await self._client.aclose()
+        self._ended.set()
+        await asyncio.gather(*self._retiring)
+        await _close(self._client)
 
     async def post(
         self, path: str, *, event_id: str, body: bytes, content_type: str
@@ -137,12 +139,37 @@ class Backend:
     async def _answer(
         self, method: str, path: str, headers: dict[str, str], body: bytes
     ) -> Reply | TransportFailure:
+        client = self._client
+        reply = await self._try(client, method, path, headers, body)
+        if client is self._client:
+            self._unanswered = self._unanswered + 1 if reply in _NO_TIME else 0
+            if self._unanswered == UNANSWERED_MAX:
+                self._renew()
+        return reply
+
+    def _renew(self) -> None:
+        """Makes a new client; requests on the old one keep the time that they have."""
+        _log.info("backend.client_renewed", unanswered=self._unanswered)
+        retiring = asyncio.create_task(self._retire(self._client))
+        self._retiring.add(retiring)
+        retiring.add_done_callback(self._retiring.discard)
+        self._client, self._unanswered = self._new_client(), 0
+
+    async def _retire(self, client: httpx.AsyncClient) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout_s):
+                await self._ended.wait()
+        await _close(client)
+
+    async def _try(
+        self, client: httpx.AsyncClient, method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> Reply | TransportFailure:
         try:
             async with asyncio.timeout(self._timeout_s):
                 try:
-                    return await self._once(method, path, headers, body)
+                    return await self._once(client, method, path, headers, body)
                 except _STALE:
-                    return await self._once(method, path, headers, body)
+                    return await self._once(client, method, path, headers, body)
         except TimeoutError:
             return TransportFailure.TIMEOUT
         except httpx.TransportError as error:
@@ -156,9 +183,9 @@ class Backend:
             return TransportFailure.OTHER
 
     async def _once(
-        self, method: str, path: str, headers: dict[str, str], body: bytes
+        self, client: httpx.AsyncClient, method: str, path: str, headers: dict[str, str], body: bytes
     ) -> Reply | TransportFailure:
-        async with self._client.stream(method, path, headers=headers, content=body) as response:
+        async with client.stream(method, path, headers=headers, content=body) as response:
             chunks: list[bytes] = []
             size = 0
             async for chunk in response.aiter_bytes():
@@ -173,6 +200,35 @@ class Backend:
                 body=b"".join(chunks),
                 date=response.headers.get("date"),
             )
+
+
+def _new_client(config: CollectorConfig, tls: ssl.SSLContext) -> httpx.AsyncClient:
+    limits = config.limits
+    return httpx.AsyncClient(
+        base_url=config.backend_url.rstrip("/"),
+        headers={"User-Agent": "zaplake-collector", COLLECTOR_HEADER: config.name},
+        timeout=httpx.Timeout(limits.request_timeout_s),
+        limits=httpx.Limits(
+            max_connections=limits.batches_in_flight_max
+            + limits.solos_in_flight_max
+            + limits.blobs_in_flight_max
+            + CONNECTIONS_SPARE,
+            keepalive_expiry=limits.client_keep_alive_s,
+        ),
+        cookies=no_cookies(),
+        verify=tls,
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+async def _close(client: httpx.AsyncClient) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_S_MAX):
+            await client.aclose()
+    except Exception as error:
+        # Nobody waits for an answer on it; the libraries raise whatever they like for a socket that is gone.
+        _log.info("backend.close_failed", error=type(error).__name__)
 
 
 def no_cookies() -> CookieJar:
