@@ -67,6 +67,7 @@ class Limits:
     """How long a stop waits for answers on their way."""
     answer_bytes_max: int = 8 * 1024 * 1024
     backlog_alert_records: int = 10_000
+    backlog_alert_age_s: float = 900.0
     outbox_rows_max: int = 5_000_000
     outbox_bytes_max: int = 10 * 1024**3
     outbox_wal_bytes_max: int = 1024**3

@@ -12,6 +12,7 @@ from typing import Final
 
 from collector.alerts import Alerts
 from collector.amqp_state import AmqpState
+from collector.backlog import Backlog
 from collector.capture import Capture
 from collector.config import SHED_FROM_SHARE, CollectorConfig
 from collector.metrics import Snapshot
@@ -51,6 +52,7 @@ class Reporter:
         self._config, self._store, self._capture = config, store, capture
         self._alerts, self._shipper, self._now = alerts, shipper, now
         self._brokers, self._blob_shipper = brokers, blob_shipper
+        self._backlog = Backlog(config.limits, alerts)
         self._silent: set[str] = set()
         self._started_at = now()
         self._boot = secrets.token_hex(8)
@@ -146,7 +148,12 @@ class Reporter:
     async def watch(self) -> None:
         """Raises and resolves the alerts on backlog and dead letters."""
         stats = await self._store.stats()
-        self._watch_backlog(stats)
+        shipper = self._shipper()
+        self._backlog.look(
+            waiting=stats.waiting,
+            oldest_age_s=self._age_s(stats.oldest_at),
+            last_failure=shipper.last_failure if shipper is not None else None,
+        )
         self._watch_room(stats)
         self._watch_channels()
         if stats.dead:
@@ -157,13 +164,6 @@ class Reporter:
             self._alerts.raise_("blobs.dead", detail=f"{stats.blobs_dead}: zaplake collector dead list")
         else:
             self._alerts.resolve("blobs.dead")
-
-    def _watch_backlog(self, stats: StoreStats) -> None:
-        limit = self._config.limits.backlog_alert_records
-        if stats.waiting >= limit:
-            self._alerts.raise_("outbox.backlog", detail=f"{stats.waiting} records wait")
-        elif stats.waiting < limit // 2:
-            self._alerts.resolve("outbox.backlog")
 
     def _watch_channels(self) -> None:
         """A RabbitMQ that is away has an alert of its own."""

@@ -46,6 +46,7 @@ class Destination:
     """Singles that failed while the gate was shut; they step aside so that the next probe is another."""
     counters: Counters = field(default_factory=Counters)
     last_verdict: Verdict | None = None
+    last_failure: str | None = None
 
     async def step_back(self) -> None:
         """Give back the records that stepped aside."""
@@ -110,6 +111,7 @@ async def _judge(destination: Destination, post: _Post) -> list[list[Record]]:
         answer.status, receipt=has_receipt, own_too_large=answer.too_large, alone=alone
     )
     destination.last_verdict = verdict
+    destination.last_failure = None if verdict is Verdict.DELIVERED else post.reason
     if verdict is Verdict.DELIVERED:
         return await _delivered(destination, post)
     if splits(answer.status, alone=alone):

@@ -54,6 +54,8 @@ class ShipperState:
     """For heartbeat and status. Counters are since the start of the process."""
 
     last_verdict: Verdict | None
+    last_failure: str | None
+    """What the last request met; None when it delivered something."""
     halted: bool
     halt_reason: str | None
     next_probe_at: datetime | None
@@ -101,6 +103,7 @@ class Shipper:
         gate, counters = self._to.gate, self._to.counters
         return ShipperState(
             last_verdict=self._to.last_verdict,
+            last_failure=self._to.last_failure,
             halted=gate.is_halted,
             halt_reason=gate.halt_reason,
             next_probe_at=gate.next_probe_at,

@@ -12,7 +12,7 @@ STEPS: Final[Mapping[str, str]] = {
     "outbox.dead": "zaplake collector dead list; then dead requeue or dead drop",
     "blobs.halted": "repair what it names; zaplake doctor at the backend tries its blob store",
     "blobs.dead": "zaplake collector dead list; then dead requeue or dead drop",
-    "outbox.backlog": "is the backend away or slow? zaplake doctor",
+    "outbox.backlog": "is the backend away or slow, or fails on one record? zaplake doctor",
     "outbox.filling": "bring the backend back, or raise the outbox's limits when the disk has room",
     "outbox.full": "bring the backend back; gateways get 503 and repeat until then",
     "outbox.disk": "free the disk; the collector goes on by itself",

@@ -123,6 +123,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "collector.limits.drain_s": "Seconds a stop waits for answers on their way; above request_timeout_s.",
     "collector.limits.answer_bytes_max": "Largest answer of the backend that is read.",
     "collector.limits.backlog_alert_records": "Waiting records above which an alert is raised.",
+    "collector.limits.backlog_alert_age_s": "Age of the oldest waiting record above which it is raised too.",
     "collector.limits.outbox_rows_max": "Records that wait before the gateway gets 503; alert at 80 %.",
     "collector.limits.outbox_bytes_max": (
         "Bytes of bodies and blobs that wait before the gateway gets 503; alert at 80 %."
