@@ -124,13 +124,18 @@ class Spooled:
         self._disk_taken += _taken(self._disk, size)
 
     def close(self) -> None:
-        """Remove the files that are still here and give back what was counted. Closing twice is fine."""
-        self._close_file()
-        for path in self._paths.values():
-            path.unlink(missing_ok=True)
-        self._paths.clear()
-        self.take_memory(-self._memory_taken)
-        self.take_disk(-self._disk_taken)
+        """Remove the files that are still here and give back what was counted. Closing twice is fine.
+
+        Raises OSError for a file that cannot be removed: it stays until the next start, and is not counted.
+        """
+        try:
+            self._close_file()
+            for path in self._paths.values():
+                path.unlink(missing_ok=True)
+        finally:
+            self._paths.clear()
+            self.take_memory(-self._memory_taken)
+            self.take_disk(-self._disk_taken)
 
     def _open(self, mark: bytes) -> Sink:
         self._close_file()

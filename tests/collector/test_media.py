@@ -20,6 +20,7 @@ import pytest
 from collector.alerts import Alerts
 from collector.capture import Capture
 from collector.offline import request
+from collector.spool import Spool
 from collector.verbs import unheard
 from contracts.blobs import BlobRef, encode_ref
 from contracts.configured import CaptureFilter, CapturePolicy
@@ -288,3 +289,20 @@ async def test_chunks_of_any_size_are_the_same_body(collector: Running, disk: Fo
     answer: httpx.Response = await collector.client.post(DOOR, content=chunks())
     assert answer.status_code == 200
     assert disk.blobs() == {sha(data): data}
+
+
+def test_a_file_that_cannot_be_removed_keeps_no_room_from_others(tmp_path: Path) -> None:
+    spool = Spool(collector_config(tmp_path, NOWHERE, limits=BOUNDS))
+    spooled = spool.cutting("evolution")
+    assert spooled is not None
+    spooled.take_memory(1000)
+    spooled.take_disk(2000)
+    spooled.feed(upsert(picture(200_000)))
+    (path,) = Folder(tmp_path).left()
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(OSError, match=path.name):
+        spooled.close()
+    assert (spool.memory.bytes_used, spool.disk.bytes_used) == (0, 0)
+    spooled.close()
+    assert (spool.memory.bytes_used, spool.disk.bytes_used) == (0, 0)
