@@ -83,12 +83,13 @@ class Alerts:
             self._ring.extendleft(reversed(json.loads(kept)))
 
     def raise_(self, alert: str, subject: str = "", detail: str = "", *, fades: bool = False) -> None:
-        """Begins an alert; while it lasts, repetitions only count. ``fades``: it ends when quiet."""
+        """Begins an alert; while it lasts, repetitions count and renew it. ``fades``: it ends when quiet."""
         active = self._active.get((alert, subject))
         now = self._now()
         if active is not None:
             active.last_at = now
             active.count += 1
+            active.detail = detail or active.detail
             return
         if len(self._active) >= self._active_max and any(name == alert for name, _ in self._active):
             return  # a flood of one alert must not hide another

@@ -56,6 +56,17 @@ def test_an_alert_that_lasts_is_repeated_slowly_and_whoever_listens_hears_all() 
     assert "3 times since" in alerts.recent()[1]["detail"]
 
 
+def test_an_alert_that_lasts_tells_what_was_said_last() -> None:
+    clock, heard = ManualClock(), list[str]()
+    alerts = Alerts(now=clock.now, kept_max=100, repeat_s=3600, on_alert=lambda *told: heard.append(told[3]))
+    for detail in ("1 letter", "5000 letters", ""):
+        alerts.raise_("outbox.dead", detail=detail)
+    assert [alert["detail"] for alert in alerts.active()] == ["5000 letters"]
+    clock.advance(3600)
+    alerts.repeat()
+    assert heard == ["1 letter", "5000 letters (3 times since 2026-01-01 00:00 UTC)"]
+
+
 def test_a_flood_of_one_alert_does_not_hide_another() -> None:
     alerts = Alerts(now=ManualClock().now, kept_max=10)
     for number in range(50):
