@@ -134,10 +134,15 @@ class Alerts:
         return list(self._ring)
 
     async def save(self, store: Store) -> None:
-        """Writes the ring when it changed."""
-        if self._changed.is_set():
+        """Writes the ring when it changed; what comes meanwhile, or a failure, is for the next time."""
+        if not self._changed.is_set():
+            return
+        self._changed.clear()
+        try:
             await store.set_meta(META_KEY, json.dumps(list(self._ring)).encode())
-            self._changed.clear()
+        except BaseException:
+            self._changed.set()
+            raise
 
     async def keep_saved(self, store: Store) -> None:
         """Runs for ever: writes the ring soon after each change; a failing store is tried again."""

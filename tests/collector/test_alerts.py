@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
+import pytest
 import structlog
 
-from collector.alerts import Alerts
+from collector.alerts import AlertLine, Alerts
 from outbox.clock import ManualClock
 from outbox.memory import MemoryStore
+from outbox.sqlite import open_sqlite
+from outbox.store import Store, StoreError
 
 
 def names(alerts: Alerts) -> set[object]:
@@ -90,3 +96,35 @@ async def test_the_ring_is_bounded_and_kept() -> None:
     await again.load(store)
     assert again.recent() == alerts.recent()
     assert not list(again.active())
+
+
+async def test_an_alert_that_comes_while_the_ring_is_written_is_kept_too(tmp_path: Path) -> None:
+    store = await open_sqlite(tmp_path)
+    alerts = Alerts(now=ManualClock().now, kept_max=10)
+    alerts.raise_("outbox.dead")
+    saving = asyncio.create_task(alerts.save(store))
+    await asyncio.sleep(0)
+    assert not saving.done()
+    alerts.raise_("shipper.halted", detail="401")
+    await saving
+    await alerts.save(store)
+    assert await kept(store) == alerts.recent()
+    await store.close()
+
+
+async def test_a_ring_that_could_not_be_written_is_written_the_next_time() -> None:
+    broken, store = MemoryStore(), MemoryStore()
+    await broken.close()
+    alerts = Alerts(now=ManualClock().now, kept_max=10)
+    alerts.raise_("outbox.dead")
+    with pytest.raises(StoreError):
+        await alerts.save(broken)
+    await alerts.save(store)
+    assert await kept(store) == alerts.recent()
+
+
+async def kept(store: Store) -> list[AlertLine]:
+    """What the next process reads."""
+    again = Alerts(now=ManualClock().now, kept_max=10)
+    await again.load(store)
+    return again.recent()
