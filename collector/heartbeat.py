@@ -14,9 +14,10 @@ import structlog
 from collector.alerts import Alerts
 from collector.backend import Backend
 from collector.capture import Capture
+from collector.fitting import encode_fitting
 from collector.meter import LossMeter
 from collector.report import Reporter
-from contracts.heartbeat import decode_answer, encode_heartbeat, heartbeat_path
+from contracts.heartbeat import decode_answer, heartbeat_path
 from contracts.identity import heartbeat_id
 from outbox.store import StoreError
 
@@ -59,7 +60,7 @@ async def beat(
     reply = await backend.post(
         heartbeat_path(heartbeat.name),
         event_id=heartbeat_id(heartbeat.name, heartbeat.boot, heartbeat.seq),
-        body=encode_heartbeat(heartbeat),
+        body=encode_fitting(heartbeat),
         content_type=_JSON,
     )
     if isinstance(reply, str) or reply.status in COME_AGAIN or reply.status >= 500:
