@@ -6,9 +6,10 @@ import asyncio
 import time
 from pathlib import Path
 
+import structlog
 import uvloop
 
-from collector.backend import Backend, Reply
+from collector.backend import UNANSWERED_MAX, Backend, Reply
 from tests.collector.running import collector_config, eventually, limits
 from tests.collector.scripted import ScriptedBackend
 
@@ -53,3 +54,20 @@ def test_a_process_that_was_frozen_often_while_it_connected_is_answered_again(tm
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(frozen_often())
+
+
+async def test_requests_whose_time_ends_together_make_one_new_client(tmp_path: Path) -> None:
+    async def silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.close()
+
+    over = asyncio.Event()
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    config = collector_config(tmp_path, url, limits=limits(request_timeout_s=0.2))
+    with structlog.testing.capture_logs() as logs:
+        async with server, Backend(config) as backend:
+            answered = await asyncio.gather(*(is_answered(backend) for _ in range(2 * UNANSWERED_MAX)))
+            over.set()
+    assert not any(answered)
+    assert [line["event"] for line in logs] == ["backend.client_renewed"]
