@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from outbox import sqlite_blob_statements as sql
 from outbox.blobs import REASON_CHARS_MAX as BODY_REASON_CHARS_MAX
 from outbox.blobs import DeadBlob
 from outbox.record import NewBlob, Record
-from outbox.sqlite_file import as_us, from_us
+from outbox.sqlite_damage import OPTIONAL_INT, as_us, from_us, typed, typed_rows
 from outbox.sqlite_values import as_json, text
 from outbox.store import REASON_CHARS_MAX, Settlement
 from outbox.verdict import Verdict
 
 if TYPE_CHECKING:
     from outbox.sqlite_engine import SqliteEngine
+
+
+_CLAIMED: Final = (int, str, str, int, int)
+_DEAD: Final = (int, str, int, str, OPTIONAL_INT, str, int, int, int)
 
 
 def tidy(engine: SqliteEngine, *, is_salvaged: bool) -> None:
@@ -82,7 +86,7 @@ def of_record(engine: SqliteEngine, record: int) -> tuple[NewBlob, ...]:
     rows = engine.connection.execute(sql.BLOBS_OF, (record,)).fetchall()
     return tuple(
         NewBlob(sha256=sha256, bytes=size, mime=mime, path=engine.files.path_of(sha256))
-        for sha256, size, mime in rows
+        for sha256, size, mime in typed_rows(rows, (str, int, str))
     )
 
 
@@ -97,7 +101,8 @@ def _insert(engine: SqliteEngine, sha256: str, size: int, mime: str, now: int) -
 
 def _again(engine: SqliteEngine, blob: int, now: int) -> None:
     """Due now, when it was settled: the other side may have forgotten it, or been repaired."""
-    size, is_settled, is_dead = engine.connection.execute(sql.STATE, (blob,)).fetchone()
+    state = engine.connection.execute(sql.STATE, (blob,)).fetchone()
+    size, is_settled, is_dead = typed(state, (int, int, int))
     if is_settled:
         engine.connection.execute(sql.AGAIN, {"now": now, "blob": blob})
         engine.ledger.bytes += size * is_dead
@@ -127,7 +132,7 @@ def claim(engine: SqliteEngine, now: datetime, limit: int) -> list[Record]:
             created_at=from_us(created_at),
             lease=lease,
         )
-        for rowid, sha256, mime, attempts, created_at in rows
+        for rowid, sha256, mime, attempts, created_at in typed_rows(rows, _CLAIMED)
     ]
 
 
@@ -166,7 +171,7 @@ def free(engine: SqliteEngine, limit: int) -> int:
     """Free up to ``limit`` records of blobs that are settled; returns how many references that were."""
     rows = engine.connection.execute(sql.TO_FREE, {"limit": limit}).fetchall()
     now = as_us(engine.clock.now())
-    for record, blob, sha256, is_dead, reason in rows:
+    for record, blob, sha256, is_dead, reason in typed_rows(rows, (int, int, str, int, str)):
         if is_dead:
             _mark_lost(engine, record, sha256, reason[:BODY_REASON_CHARS_MAX])
             engine.connection.execute(sql.REF_DELETE, (record, blob))
@@ -179,7 +184,7 @@ def free(engine: SqliteEngine, limit: int) -> int:
 
 
 def _mark_lost(engine: SqliteEngine, record: int, sha256: str, reason: str) -> None:
-    (body,) = engine.connection.execute(sql.BODY, (record,)).fetchone()
+    (body,) = typed(engine.connection.execute(sql.BODY, (record,)).fetchone(), (bytes,))
     marked = engine.mark_lost(body, sha256, reason)
     engine.connection.execute(sql.REWRITE, (marked, record))
     engine.ledger.bytes += len(marked) - len(body)
@@ -193,7 +198,7 @@ def dead_list(engine: SqliteEngine, limit: int, after: int) -> list[DeadBlob]:
 
 
 def _dead_blob(row: tuple[Any, ...]) -> DeadBlob:
-    rowid, sha256, size, mime, status, reason, attempts, created_at, died_at = row
+    rowid, sha256, size, mime, status, reason, attempts, created_at, died_at = typed(row, _DEAD)
     return DeadBlob(
         rowid=rowid,
         sha256=sha256,

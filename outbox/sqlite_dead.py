@@ -10,17 +10,23 @@ from outbox import sqlite_blobs
 from outbox import sqlite_metering_statements as metering
 from outbox import sqlite_statements as sql
 from outbox.record import NewRecord
+from outbox.sqlite_damage import OPTIONAL_INT, as_us, from_us, key_text, typed, typed_rows
 from outbox.sqlite_engine import SqliteEngine
-from outbox.sqlite_file import as_us, from_us
 from outbox.sqlite_values import as_json, key_bytes, text
 from outbox.store import DeadRecord, PruneLimits, Released
 
 ROWS_PER_STATEMENT: Final = 500
 """Dead letters that one statement moves or drops."""
 
+_DEAD: Final = (int, str, bytes, str, str, OPTIONAL_INT, str, int, int, int, int, (bytes, type(None)))
+_REQUEUED: Final = (int, str, bytes, str, int, OPTIONAL_INT, str, bytes)
+_HELD: Final = (bytes, int, str, bytes, str, str, bytes)
+
 
 def _dead_record(row: tuple[Any, ...]) -> DeadRecord:
-    rowid, id_, digest, label, channel, status, reason, attempts, created_at, at, size, body = row
+    rowid, id_, digest, label, channel, status, reason, attempts, created_at, at, size, body = typed(
+        row, _DEAD
+    )
     return DeadRecord(
         rowid=rowid,
         id=id_,
@@ -65,7 +71,7 @@ def dead_requeue(engine: SqliteEngine, ids: Sequence[str] | None) -> int:
         (through,) = engine.connection.execute(metering.THROUGH).fetchone()
         for rowid in page:
             row = engine.connection.execute(sql.DEAD_READ, (rowid,)).fetchone()
-            of, id_, digest, channel, created_at, label_id, label, body = row
+            of, id_, digest, channel, created_at, label_id, label, body = typed(row, _REQUEUED)
             if of <= through:
                 label_id = None  # it was counted under its old place
             engine.connection.execute(sql.DEAD_DELETE, (as_json([rowid]),))
@@ -126,12 +132,12 @@ def release_held(
         limits = (as_us(before) if before is not None else 2**63 - 1, limit)
         rows = engine.connection.execute(sql.HELD_BEFORE, limits).fetchall()
     released: list[Released] = []
-    for held_key, count, id_, digest, label, channel, body in rows:
+    for held_key, count, id_, digest, label, channel, body in typed_rows(rows, _HELD):
         record = NewRecord(id=id_, digest=digest, label=label, channel=channel, body=body)
         result = engine.put_one(record, as_us(now))
         engine.connection.execute(sql.HELD_DELETE, (held_key,))
         engine.ledger.held -= 1
-        released.append(Released(key=held_key.decode("utf-8", "surrogatepass"), count=count, result=result))
+        released.append(Released(key=key_text(held_key), count=count, result=result))
     return released
 
 
@@ -162,6 +168,6 @@ def _old(
     engine: SqliteEngine, oldest: str, parameters: tuple[int, ...], before: datetime, excess: int
 ) -> list[int]:
     """Rowids, oldest first, that are too old or among the ``excess`` first."""
-    rows = engine.connection.execute(oldest, parameters).fetchall()
+    rows = typed_rows(engine.connection.execute(oldest, parameters).fetchall(), (int, int))
     limit = as_us(before)
     return [rowid for place, (rowid, at) in enumerate(rows) if place < excess or at < limit]

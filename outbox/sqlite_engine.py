@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import fields
@@ -12,25 +11,26 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from outbox import sqlite_blobs
+from outbox import sqlite_blobs, sqlite_last
 from outbox import sqlite_statements as sql
 from outbox.blob_files import FOLDER_NAME, BlobFiles
 from outbox.blobs import MarkLost, unmarked
 from outbox.clock import Clock
 from outbox.fsync import fdatasync_s
-from outbox.guarding import Members, rule
+from outbox.guarding import rule
 from outbox.kept import within_bytes
-from outbox.record import Guard, NewRecord, PutOutcome, PutResult, Record, Stamp
+from outbox.record import NewRecord, PutOutcome, PutResult, Record, Stamp
 from outbox.sqlite_blob_statements import PARKED
-from outbox.sqlite_file import as_us, from_us, translate
+from outbox.sqlite_damage import Damaged, as_us, from_us, typed, typed_rows
+from outbox.sqlite_file import translated
 from outbox.sqlite_labels import Labels
 from outbox.sqlite_room import DiskRoom
 from outbox.sqlite_salvage import Salvage, open_or_salvage
-from outbox.sqlite_values import Ledger, as_json, key_bytes, text
+from outbox.sqlite_values import Ledger, as_json, text
 from outbox.store import REASON_CHARS_MAX, SIGHTING_CHANNELS_MAX, Settlement, StoreFull, StoreLimits
 from outbox.verdict import Verdict
 
-_COMPACT: Final = (",", ":")
+_CLAIMED: Final = (int, str, bytes, str, int, int, bytes)
 
 
 class SqliteEngine:
@@ -58,11 +58,11 @@ class SqliteEngine:
     def _open(self, damage: str | None) -> None:
         """A full disk may not even have room for the log's index: then the reserve lets what waits go."""
         try:
-            self.connection, salvaged = open_or_salvage(self.folder, self.clock.now(), damage)
-        except sqlite3.OperationalError as error:
-            if not (isinstance(translate(error), StoreFull) and self.room.give_reserve()):
+            salvaged = self._connect(damage)
+        except StoreFull:
+            if not self.room.give_reserve():
                 raise
-            self.connection, salvaged = open_or_salvage(self.folder, self.clock.now(), damage)
+            salvaged = self._connect(damage)
         self.salvaged = salvaged or self.salvaged
         self.opened += 1
         self.labels = Labels(self.connection)
@@ -70,7 +70,19 @@ class SqliteEngine:
         self.epoch: str = epoch
         self._written = tuple(values)
         self.ledger = self._ledger()
-        sqlite_blobs.tidy(self, is_salvaged=salvaged is not None)
+        try:
+            with translated():
+                sqlite_blobs.tidy(self, is_salvaged=salvaged is not None)
+        except Damaged as error:
+            self.connection.close()
+            if salvaged is not None:
+                raise
+            self._open(str(error))
+
+    def _connect(self, damage: str | None) -> Salvage | None:
+        with translated():
+            self.connection, salvaged = open_or_salvage(self.folder, self.clock.now(), damage)
+        return salvaged
 
     def reopen(self, opened: int, damage: str) -> None:
         """Salvage a file that was found damaged at work, once for all who found it while it was ``opened``.
@@ -124,7 +136,7 @@ class SqliteEngine:
         if id_ is not None and record.digest in digests:
             self._sight(id_, record, now)
             return PutResult(outcome=PutOutcome.DUPLICATE, id=id_)
-        kept_rowid, kept = self._kept(record.guard)
+        kept_rowid, kept = sqlite_last.kept(self, record.guard)
         ruling = None if record.guard is None else rule(record.guard, kept)
         if ruling is not None and ruling.suppressed:
             return PutResult(outcome=PutOutcome.SUPPRESSED, id=id_ or "")
@@ -138,7 +150,7 @@ class SqliteEngine:
                 self._sight(id_, record, now)
                 return PutResult(outcome=PutOutcome.DUPLICATE, id=id_)
         if record.guard is not None and ruling is not None:
-            self._keep(record.guard, kept_rowid, ruling.keep)
+            sqlite_last.keep(self, record.guard, kept_rowid, ruling.keep)
         label_id = self.labels.id_of(text(record.label)) if record.channel and not digests else None
         self.insert(id_, record, due_at=now, created_at=now, label_id=label_id)
         return PutResult(outcome=PutOutcome.CONFLICT if digests else PutOutcome.STORED, id=id_)
@@ -183,23 +195,6 @@ class SqliteEngine:
         if channels < SIGHTING_CHANNELS_MAX:
             self.connection.execute(sql.SIGHTING_NEW, (id_, record.digest, channel, now, now))
 
-    def _kept(self, guard: Guard | None) -> tuple[int | None, Members | None]:
-        if guard is None:
-            return None, None
-        row = self.connection.execute(sql.LAST_READ, (key_bytes(guard.key),)).fetchone()
-        if row is None:
-            return None, None
-        return row[0], {name: bytes.fromhex(hash_) for name, hash_ in json.loads(row[1]).items()}
-
-    def _keep(self, guard: Guard, rowid: int | None, members: Members | None) -> None:
-        if rowid is not None:
-            self.connection.execute(sql.LAST_DELETE, (rowid,))
-            self.ledger.last -= 1
-        if members is not None:
-            kept = json.dumps({name: hash_.hex() for name, hash_ in members.items()}, separators=_COMPACT)
-            self.connection.execute(sql.LAST_INSERT, (key_bytes(guard.key), kept))
-            self.ledger.last += 1
-
     # claim, settle, release
 
     def claim(self, now: datetime, limit: int, bytes_max: int) -> list[Record]:
@@ -217,7 +212,7 @@ class SqliteEngine:
                 lease=lease,
             )
             for rowid, id_, digest, label, attempts, created_at, body in within_bytes(
-                rows, bytes_max, itemgetter(-1)
+                typed_rows(rows, _CLAIMED), bytes_max, itemgetter(-1)
             )
         ]
         rows.close()
@@ -279,7 +274,7 @@ class SqliteEngine:
 
     def get_meta(self, key: str) -> bytes | None:
         row = self.connection.execute(sql.META_READ, (text(key),)).fetchone()
-        return None if row is None else bytes(row[0])
+        return None if row is None else bytes(typed(row, (bytes,))[0])
 
     def set_meta(self, key: str, value: bytes) -> None:
         self.connection.execute(sql.META_WRITE, (text(key), value))

@@ -8,14 +8,16 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from outbox import sqlite_blob_statements as blob_sql
 from outbox import sqlite_statements as sql
 from outbox.fsync import sync_folder
+from outbox.sqlite_damage import Damaged, as_us
 from outbox.sqlite_version import OLDEST, described
+from outbox.sqlite_whole import assert_whole
 from outbox.store import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 
 FILE_NAME: Final = "outbox.sqlite3"
@@ -28,9 +30,20 @@ DUE_AHEAD_MAX_S: Final = 900
 """No honest schedule lies further ahead (the back-off is capped at 5 minutes)."""
 STATEMENTS_CACHED: Final = 128
 
-_EPOCH_ORIGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+_CONSTRAINT_DATATYPE: Final = 3091
+_CONTRADICTED: Final = frozenset(
+    {
+        sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
+        sqlite3.SQLITE_CONSTRAINT_ROWID,
+        sqlite3.SQLITE_CONSTRAINT_UNIQUE,
+        sqlite3.SQLITE_CONSTRAINT_NOTNULL,
+        _CONSTRAINT_DATATYPE,
+    }
+)
+"""Every statement that inserts a key has looked for it or says what to do when it is there, and what is bound
+has its column's type: a table and its index do not agree, or a row that is changed was never sound."""
+_UNDECODABLE: Final = "Could not decode to UTF-8"
 _NO_ROOM: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 _FOR_NOW: Final = frozenset(
     {
@@ -49,26 +62,14 @@ _FOR_NOW: Final = frozenset(
 )
 
 
-class Damaged(StoreCorrupt):
-    """The file is ours and cannot be used; what it still holds can be salvaged."""
-
-
-def as_us(at: datetime) -> int:
-    """Microseconds since 1970 of an aware time."""
-    return (at - _EPOCH_ORIGIN) // _MICROSECOND
-
-
-def from_us(us: int) -> datetime:
-    """The aware UTC time of microseconds since 1970."""
-    return _EPOCH_ORIGIN + us * _MICROSECOND
-
-
 def translate(error: sqlite3.Error) -> Exception:
     """What an SQLite error means for the caller; a programmer's error stays what it is."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
-    if primary in _DAMAGED:
-        return StoreCorrupt(f"the outbox file is damaged: {error}")
+    if code is None and str(error).startswith(_UNDECODABLE):
+        return Damaged("the outbox file is damaged: a text is none")  # the error's words have the text
+    if primary in _DAMAGED or code in _CONTRADICTED:
+        return Damaged(f"the outbox file is damaged: {error}")
     if code in _NO_ROOM:
         return StoreFull(f"the disk is full: {error}")
     if primary in _FOR_NOW:
@@ -83,6 +84,9 @@ def translated() -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise translate(error) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes a damaged schema in its error, which Python cannot read.
+        raise Damaged("the outbox file is damaged: a name is none") from error
     except OSError as error:
         raise StoreUnavailable(f"the outbox folder: {error.strerror or error}") from error
 
@@ -123,13 +127,13 @@ def connect(folder: Path, now: datetime) -> sqlite3.Connection:
         sync_folder(named_in)
     connection = _open(path)
     try:
+        assert_whole(connection)
         for leases in (sql.LEASES_SCHEMA, blob_sql.BLOB_LEASES_SCHEMA):
             connection.execute(leases)
         ahead = as_us(now + timedelta(seconds=DUE_AHEAD_MAX_S))
         for heal in (sql.DUE_HEAL, blob_sql.DUE_HEAL):
             connection.execute(heal, {"now": as_us(now), "ahead": ahead, "parked": blob_sql.PARKED})
         connection.execute(sql.HELD_HEAL, {"now": as_us(now)})
-        _assert_ledger(connection)
     except BaseException:
         connection.close()
         raise
@@ -195,11 +199,6 @@ def _assert_durable(connection: sqlite3.Connection) -> None:
     synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
     if (mode, synchronous) != ("wal", 2):
         raise StoreError(f"the outbox is not durable here: journal_mode={mode}, synchronous={synchronous}")
-
-
-def _assert_ledger(connection: sqlite3.Connection) -> None:
-    if connection.execute(sql.LEDGER_READ).fetchone() is None:
-        raise Damaged("the outbox file has no ledger")
 
 
 def _migrate(connection: sqlite3.Connection) -> None:

@@ -11,17 +11,18 @@ from outbox import sqlite_statements as sql
 from outbox.kept import KeptRecord, KeptState, within_bytes
 from outbox.record import NewRecord, PutOutcome
 from outbox.sqlite_blob_statements import PARKED
+from outbox.sqlite_damage import OPTIONAL_INT, as_us, from_us, typed_rows
 from outbox.sqlite_engine import SqliteEngine
-from outbox.sqlite_file import as_us, from_us
 from outbox.sqlite_values import text
 from outbox.store import REASON_CHARS_MAX
 
 _PAGES: Final[dict[KeptState, str]] = {"waiting": sql.KEPT_WAITING, "dead": sql.KEPT_DEAD}
+_KEPT: Final = (int, int, str, bytes, str, str, OPTIONAL_INT, str, int, int, int, bytes)
 
 
 def kept(engine: SqliteEngine, state: KeptState, after: int, limit: int, bytes_max: int) -> list[KeptRecord]:
     rows = engine.connection.execute(_PAGES[state], (after, limit))
-    page = list(within_bytes(rows, bytes_max, itemgetter(-1)))
+    page = list(within_bytes(typed_rows(rows, _KEPT), bytes_max, itemgetter(-1)))
     rows.close()
     return [_kept_record(engine, state, row) for row in page]
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from outbox import sqlite_blob_statements as blob_sql
 from outbox import sqlite_statements as sql
+from outbox.sqlite_damage import from_us, typed_rows
 from outbox.sqlite_engine import SqliteEngine
-from outbox.sqlite_file import FILE_NAME, from_us
+from outbox.sqlite_file import FILE_NAME
 from outbox.sqlite_version import described
 from outbox.store import Sighting, StoreStats
 
@@ -43,7 +44,7 @@ def sightings(engine: SqliteEngine, id_: str) -> list[Sighting]:
     """The record's own channel and its copies, by first time."""
     merged: dict[tuple[bytes, str], Sighting] = {}
     rows = engine.connection.execute(sql.SIGHTINGS, {"id": id_}).fetchall()
-    for digest, channel, first, last, times in rows:
+    for digest, channel, first, last, times in typed_rows(rows, (bytes, str, int, int, int)):
         if not channel:
             continue
         known = merged.get((digest, channel))

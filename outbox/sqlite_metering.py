@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from outbox import sqlite_metering_statements as sql
-from outbox.metering import CELLS_KEPT, Cell, Seen, Sweep, cells_of, hour_of
+from outbox.metering import CELLS_KEPT, DELAY_BUCKETS, Cell, Seen, Sweep, cells_of, hour_of
+from outbox.sqlite_damage import Damaged, as_us, from_us, listed, typed, typed_rows
 from outbox.sqlite_engine import SqliteEngine
-from outbox.sqlite_file import as_us, from_us
 from outbox.sqlite_values import as_json
+
+_SEEN: Final = (int, str, int, str, int)
+_CELL: Final = (str, int, str, int, int, str)
 
 
 def sweep(engine: SqliteEngine, before: datetime, limit: int) -> Sweep:
@@ -20,7 +22,8 @@ def sweep(engine: SqliteEngine, before: datetime, limit: int) -> Sweep:
     through, swept_at, cells = connection.execute(sql.METER_READ).fetchone()
     until, now = as_us(before), as_us(engine.clock.now())
     due: list[tuple[int, int]] = []
-    for rowid, created_at in connection.execute(sql.SWEEP, (through, limit)).fetchall():
+    rows = connection.execute(sql.SWEEP, (through, limit)).fetchall()
+    for rowid, created_at in typed_rows(rows, (int, int)):
         if until < created_at <= now:
             break
         due.append((rowid, created_at))
@@ -36,7 +39,7 @@ def sweep(engine: SqliteEngine, before: datetime, limit: int) -> Sweep:
 def _seen(engine: SqliteEngine, first: int, last: int) -> list[Seen]:
     records: dict[int, Seen] = {}
     rows = engine.connection.execute(sql.CHANNELS, {"first": first, "last": last})
-    for rowid, label, created_at, channel, first_at in rows.fetchall():
+    for rowid, label, created_at, channel, first_at in typed_rows(rows.fetchall(), _SEEN):
         record = records.get(rowid)
         if record is None:
             record = records[rowid] = Seen(label=label, first_at=from_us(created_at), channels={})
@@ -84,12 +87,15 @@ def told(engine: SqliteEngine, cells: Sequence[Cell], kept_max: int) -> int:
 
 
 def _cell(row: tuple[Any, ...]) -> Cell:
-    label, hour, channels, count, delay_ms_max, delays = row
+    label, hour, channels, count, delay_ms_max, delays = typed(row, _CELL)
+    counts = listed(delays, int)
+    if len(counts) not in (0, DELAY_BUCKETS):
+        raise Damaged("the outbox file is damaged: delays are none")
     return Cell(
         label=label,
         hour=from_us(hour),
-        channels=tuple(json.loads(channels)),
+        channels=listed(channels, str),
         count=count,
         delay_ms_max=delay_ms_max,
-        delays=tuple(json.loads(delays)),
+        delays=counts,
     )

@@ -12,21 +12,23 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from outbox import sqlite_salvage_statements as sql
+from outbox.sqlite_damage import Damaged, as_us
 from outbox.sqlite_file import (
     BESIDE,
     FILE_NAME,
-    Damaged,
-    as_us,
     begin_fresh,
     connect,
     name_fresh,
     set_aside,
-    translate,
+    translated,
 )
+from outbox.sqlite_repair import lenient, repaired
 from outbox.store import StoreCorrupt
 
 Rows: TypeAlias = "Iterator[tuple[Any, ...]]"
 
+UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
+"""SQLite quotes a damaged schema in its error, which Python cannot read."""
 SET_ASIDE_MAX: Final = 5
 """Damaged files kept; a disk that damages more needs a person."""
 FAILURES_MAX: Final = 100_000
@@ -60,13 +62,10 @@ def open_or_salvage(
     """Open the folder's file; one that is damaged, or called so by ``damage``, is salvaged first."""
     if damage is None:
         try:
-            _look(folder)
-            return connect(folder, now), None
+            with translated():
+                _look(folder)
+                return connect(folder, now), None
         except Damaged as error:
-            damage = str(error)
-        except sqlite3.DatabaseError as error:
-            if not isinstance(translate(error), StoreCorrupt):
-                raise
             damage = str(error)
     salvaged = salvage(folder, now, damage)
     return connect(folder, now), salvaged
@@ -108,6 +107,7 @@ def _open_damaged(folder: Path) -> sqlite3.Connection:
     """Read-only, so that closing it moves nothing from the log into the file."""
     path = folder / FILE_NAME
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    connection.text_factory = lenient
     for pragma in sql.LOOK_CLOSELY:
         connection.execute(pragma)
     return connection
@@ -116,21 +116,21 @@ def _open_damaged(folder: Path) -> sqlite3.Connection:
 def _depth(old: sqlite3.Connection) -> int | None:
     try:
         row = old.execute(sql.DEPTH).fetchone()
-    except sqlite3.Error:
+    except UNREADABLE:
         return None
-    return None if row is None else int(row[0])
+    return row[0] if row is not None and isinstance(row[0], int) else None
 
 
 def _carry(old: sqlite3.Connection, new: sqlite3.Connection, now: int) -> None:
     for table, columns in sql.BY_ROWID.items():
         if not _has(old, table):
             continue
-        _insert(new, table, ("rowid", *columns), _by_rowid(old, table, columns))
+        _insert(new, table, ("rowid", *columns), _by_rowid(old, table, columns), now)
     for table, (key, columns) in sql.BY_KEY.items():
-        _insert(new, table, columns, _by_key(old, table, key, columns))
+        _insert(new, table, columns, _by_key(old, table, key, columns), now)
     if new.execute(sql.NAMELESS).fetchone()[0]:
         named = ((rowid, id_, digest, "", now, None) for rowid, id_, digest in _from_index(old))
-        _insert(new, "ids", ("rowid", *sql.BY_ROWID["ids"]), named, only=sql.IS_NAMELESS)
+        _insert(new, "ids", ("rowid", *sql.BY_ROWID["ids"]), named, now, only=sql.IS_NAMELESS)
     new.execute("BEGIN IMMEDIATE")
     for statement in sql.TIDY:
         new.execute(statement)
@@ -141,7 +141,7 @@ def _has(old: sqlite3.Connection, table: str) -> bool:
     """True also when it cannot be told."""
     try:
         return bool(old.execute(sql.HAS_TABLE, (table,)).fetchone()[0])
-    except sqlite3.Error:
+    except UNREADABLE:
         return True
 
 
@@ -150,13 +150,14 @@ def _insert(
     table: str,
     columns: Sequence[str],
     rows: Rows,
+    now: int,
     only: str | None = None,
 ) -> None:
     """Rows that the new file refuses (twice the same key, another type) are damaged, too."""
     marks = ", ".join("?" * len(columns))
     statement = sql.INSERT.format(table=table, columns=", ".join(columns), marks=marks)
     new.execute("BEGIN IMMEDIATE")
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(repaired(table, columns, rows, now), 1):
         if only is None or new.execute(only, row[:1]).fetchone()[0]:
             with contextlib.suppress(sqlite3.IntegrityError):
                 new.execute(statement, row)
@@ -180,7 +181,7 @@ def _by_rowid(old: sqlite3.Connection, table: str, columns: Sequence[str]) -> Ro
                     raise sqlite3.DatabaseError("rows out of order")
                 yield row
                 last = row[0]
-        except sqlite3.Error:
+        except UNREADABLE:
             failures += 1
             low = last + 1
             if low < high:
@@ -191,7 +192,7 @@ def _by_rowid(old: sqlite3.Connection, table: str, columns: Sequence[str]) -> Ro
 def _edge(old: sqlite3.Connection, table: str, which: str, otherwise: int) -> int:
     try:
         found = old.execute(sql.EDGE.format(which=which, table=table)).fetchone()[0]
-    except sqlite3.Error:
+    except UNREADABLE:
         return otherwise
     return otherwise if found is None else int(found)
 
@@ -200,9 +201,9 @@ def _rowid_guess(old: sqlite3.Connection) -> int:
     """Above any rowid that a damaged table may hold."""
     guesses = []
     for statement in sql.HIGHEST:
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(*UNREADABLE):
             guesses.append(old.execute(statement).fetchone()[0] or 0)
-    with contextlib.suppress(sqlite3.Error):
+    with contextlib.suppress(*UNREADABLE):
         guesses.append(old.execute("PRAGMA page_count").fetchone()[0] * ROWS_PER_PAGE_MAX)
     return max(guesses, default=1)
 
@@ -213,7 +214,7 @@ def _by_key(old: sqlite3.Connection, table: str, key: str, columns: Sequence[str
         statement = sql.WALK.format(table=table, columns=", ".join(columns), key=key, order=order)
         try:
             yield from old.execute(statement)
-        except sqlite3.Error:
+        except UNREADABLE:
             continue
         return
 
@@ -221,7 +222,7 @@ def _by_key(old: sqlite3.Connection, table: str, key: str, columns: Sequence[str
 def _from_index(old: sqlite3.Connection) -> Iterator[tuple[int, str, bytes]]:
     """Ids whose own rows are damaged stand in their unique index, too."""
     for order in ("ASC", "DESC"):
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(*UNREADABLE):
             yield from old.execute(sql.IDS_INDEX.format(order=order))
 
 

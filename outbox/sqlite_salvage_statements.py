@@ -60,6 +60,10 @@ IS_NAMELESS: Final = """
 SELECT (EXISTS (SELECT 1 FROM outbox WHERE rowid = ?1) OR EXISTS (SELECT 1 FROM dead WHERE of = ?1))
 AND NOT EXISTS (SELECT 1 FROM ids WHERE rowid = ?1)
 """
+# Whatever became of its time: what waits for blobs is not claimed before they went.
+PARK: Final = (
+    "UPDATE outbox SET due_at = {parked} WHERE rowid IN (SELECT record FROM blob_refs WHERE waits = 1)"
+)
 # What waits for a blob that no row knows any more must not wait for ever; its file is taken in and follows.
 UNPARK: Final = """
 UPDATE outbox SET due_at = (SELECT created_at FROM ids WHERE ids.rowid = outbox.rowid)
@@ -76,6 +80,7 @@ TIDY: Final = (
        AND rowid NOT IN (SELECT rowid FROM outbox UNION ALL SELECT of FROM dead)""",
     """DELETE FROM blob_refs WHERE blob NOT IN (SELECT rowid FROM blobs)
        OR record NOT IN (SELECT rowid FROM outbox UNION ALL SELECT of FROM dead)""",
+    PARK.format(parked=PARKED),
     UNPARK.format(parked=PARKED),
     "UPDATE blobs SET due_at = created_at WHERE died_at IS NULL",
     """UPDATE ledger SET waiting = (SELECT count(*) FROM outbox),
