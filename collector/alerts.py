@@ -17,6 +17,7 @@ from typing import Final, TypeAlias, TypedDict
 
 import structlog
 
+from collector.documents import read_document
 from outbox.store import Store, StoreUnavailable
 
 META_KEY: Final = "alerts"
@@ -78,9 +79,8 @@ class Alerts:
 
     async def load(self, store: Store) -> None:
         """Takes over the ring that an earlier process left."""
-        kept = await store.get_meta(META_KEY)
-        if kept is not None:
-            self._ring.extendleft(reversed(json.loads(kept)))
+        kept = await read_document(store, META_KEY, list[AlertLine], self)
+        self._ring.extendleft(reversed(kept or []))
 
     def raise_(self, alert: str, subject: str = "", detail: str = "", *, fades: bool = False) -> None:
         """Begins an alert; while it lasts, repetitions count and renew it. ``fades``: it ends when quiet."""

@@ -16,6 +16,7 @@ import structlog
 from asgi.tracing import span, tracer_of
 from collector.alerts import Alerts
 from collector.config import CollectorConfig
+from collector.documents import read_table
 from collector.instances import Instances
 from collector.metrics import CollectorMetrics
 from collector.shedding import Shedder
@@ -27,7 +28,7 @@ from collector.translate import Captured, Translation
 from collector.translating import Body, Translator
 from contracts.configured import GatewayConfig
 from contracts.heartbeat import LIVE_CHANNELS
-from contracts.scopes import ScopeTable, Source, as_rows, from_rows
+from contracts.scopes import ScopeTable, Source, as_rows
 from contracts.translation import Arrival, Counts, Rules
 from outbox.record import NewRecord, PutOutcome, PutResult
 from outbox.store import Store
@@ -84,13 +85,10 @@ class Capture:
         Whoever calls it has the store's lock: media of bodies that were never answered are removed.
         """
         await asyncio.to_thread(self.spool.empty)
-        accounts = await self._store.get_meta(META_ACCOUNTS)
-        if accounts is not None:
-            self.scopes.mapped = {**from_rows(json.loads(accounts)), **self._config.accounts}
-        kept = await self._store.get_meta(META_SCOPES)
-        if kept is not None:
-            self.scopes.kept = from_rows(json.loads(kept))
-        await self.instances.load()
+        accounts = await read_table(self._store, META_ACCOUNTS, self._alerts)
+        self.scopes.mapped = {**accounts, **self._config.accounts}
+        self.scopes.kept = await read_table(self._store, META_SCOPES, self._alerts)
+        await self.instances.load(self._alerts)
         self._tell_moved()
         while await self._store.release_held():
             pass

@@ -7,15 +7,39 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
+import msgspec
+
+from collector.documents import read_document
 from contracts.heartbeat import OPEN_STATES
 from contracts.scopes import Source
 from outbox.store import Store
 
+if TYPE_CHECKING:
+    from collector.alerts import Alerts
+
 META_KEY: Final = "instances"
 RETRIES_LAST: Final = timedelta(minutes=30)
 """Evolution gives an event up after about 20 minutes."""
+
+
+_Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+_Second: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=int(datetime.max.replace(tzinfo=UTC).timestamp()))]
+
+
+class _Row(msgspec.Struct, array_like=True, frozen=True):
+    """One instance as the store keeps it."""
+
+    gateway: str
+    instance: str
+    last_event_at: _Moment
+    state: str | None
+    state_at: _Moment | None
+    stamp: str
+    told_at: _Moment | None
+    kinds: dict[str, _Second] = {}
+    """An earlier release did not keep them."""
 
 
 @dataclass(slots=True)
@@ -71,20 +95,16 @@ class Instances:
         """The instance was deleted: nobody waits for its return."""
         self._changed |= self.seen.pop(source, None) is not None
 
-    async def load(self) -> None:
+    async def load(self, alerts: Alerts) -> None:
         """Takes over what an earlier process knew: a restart of ours brings no instance back."""
-        kept = await self._store.get_meta(META_KEY)
-        for gateway, instance, last_event_at, state, state_at, stamp, told_at, *heard in json.loads(
-            kept or b"[]"
-        ):
-            kinds = heard[0] if heard else {}  # an earlier release did not keep them
-            self.seen[gateway, instance] = InstanceState(
-                datetime.fromisoformat(last_event_at),
-                state,
-                _time(state_at),
-                stamp,
-                _time(told_at),
-                {kind: datetime.fromtimestamp(at_s, UTC) for kind, at_s in kinds.items()},
+        for row in await read_document(self._store, META_KEY, list[_Row], alerts) or []:
+            self.seen[row.gateway, row.instance] = InstanceState(
+                row.last_event_at,
+                row.state,
+                row.state_at,
+                row.stamp,
+                row.told_at,
+                {kind: datetime.fromtimestamp(at_s, UTC) for kind, at_s in row.kinds.items()},
             )
 
     async def save(self) -> None:
@@ -113,7 +133,3 @@ class Instances:
 
 def _text(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
-
-
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
