@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from outbox import sqlite_blobs, sqlite_dead, sqlite_kept, sqlite_looks
+from outbox import sqlite_blobs, sqlite_claims, sqlite_dead, sqlite_kept, sqlite_looks
 from outbox.blobs import MarkLost, unmarked
 from outbox.clock import Clock, SystemClock
 from outbox.kept import KeptRecord, KeptState
@@ -97,16 +97,18 @@ class SqliteStore(SqliteMetering):
             self._thread.submit_now(lambda engine: sqlite_blobs.unpin(engine, names), bare=True)
 
     async def claim(self, *, now: datetime, limit: int, bytes_max: int) -> list[Record]:
-        return await self._leased(lambda engine: engine.claim(now, limit, bytes_max), SqliteEngine.release)
+        return await self._leased(
+            lambda engine: sqlite_claims.claim(engine, now, limit, bytes_max), sqlite_claims.release
+        )
 
     async def settle(self, settlements: Sequence[Settlement]) -> int:
-        return await self._freeing(lambda engine: engine.settle(settlements))
+        return await self._freeing(lambda engine: sqlite_claims.settle(engine, settlements))
 
     async def release(self, records: Sequence[Record]) -> int:
-        return await self._do(lambda engine: engine.release(records))
+        return await self._do(lambda engine: sqlite_claims.release(engine, records))
 
     async def next_due(self) -> datetime | None:
-        return await self._do(SqliteEngine.next_due)
+        return await self._do(sqlite_claims.next_due)
 
     async def stats(self) -> StoreStats:
         return await self._do(sqlite_looks.stats)

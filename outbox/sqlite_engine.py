@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Sequence
 from dataclasses import fields
-from datetime import datetime
-from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -18,19 +17,23 @@ from outbox.blobs import MarkLost, unmarked
 from outbox.clock import Clock
 from outbox.fsync import fdatasync_s
 from outbox.guarding import rule
-from outbox.kept import within_bytes
-from outbox.record import NewRecord, PutOutcome, PutResult, Record, Stamp
+from outbox.record import NewRecord, PutOutcome, PutResult, Stamp
 from outbox.sqlite_blob_statements import PARKED
-from outbox.sqlite_damage import Damaged, as_us, from_us, typed, typed_rows
+from outbox.sqlite_damage import Damaged, as_us, typed
 from outbox.sqlite_file import translated
 from outbox.sqlite_labels import Labels
 from outbox.sqlite_room import DiskRoom
 from outbox.sqlite_salvage import Salvage, open_or_salvage
-from outbox.sqlite_values import Ledger, as_json, text
-from outbox.store import REASON_CHARS_MAX, SIGHTING_CHANNELS_MAX, Settlement, StoreFull, StoreLimits
-from outbox.verdict import Verdict
+from outbox.sqlite_values import Ledger, text
+from outbox.store import (
+    SIGHTING_CHANNELS_MAX,
+    StoreFull,
+    StoreLimits,
+    StoreUnavailable,
+)
 
-_CLAIMED: Final = (int, str, bytes, str, int, int, bytes)
+SALVAGE_EVERY_S: Final = 1.0
+"""How often a salvage that failed is tried again."""
 
 
 class SqliteEngine:
@@ -50,20 +53,23 @@ class SqliteEngine:
         self.salvaged: Salvage | None = None
         """What became of the file that was found damaged last."""
         self.opened = 0
-        self._open(None)
+        self._damage: str | None = None
+        """Why the file must be salvaged before it is opened."""
+        self._is_open = self._takes_in = False
+        self._open_at_s = 0.0
+        self._open()
         self.room.take_reserve()
         self.fsync_s = fdatasync_s(folder)
         self._lease = 0
 
-    def _open(self, damage: str | None) -> None:
+    def _open(self) -> None:
         """A full disk may not even have room for the log's index: then the reserve lets what waits go."""
         try:
-            salvaged = self._connect(damage)
+            self._connect()
         except StoreFull:
             if not self.room.give_reserve():
                 raise
-            salvaged = self._connect(damage)
-        self.salvaged = salvaged or self.salvaged
+            self._connect()
         self.opened += 1
         self.labels = Labels(self.connection)
         epoch, *values = self.connection.execute(sql.LEDGER_READ).fetchone()
@@ -72,17 +78,21 @@ class SqliteEngine:
         self.ledger = self._ledger()
         try:
             with translated():
-                sqlite_blobs.tidy(self, is_salvaged=salvaged is not None)
+                sqlite_blobs.tidy(self, is_salvaged=self._takes_in)
         except Damaged as error:
-            self.connection.close()
-            if salvaged is not None:
+            if self._takes_in:
                 raise
-            self._open(str(error))
+            self.connection.close()
+            self._damage = str(error)
+            self._open()
+        self._is_open, self._takes_in = True, False
 
-    def _connect(self, damage: str | None) -> Salvage | None:
+    def _connect(self) -> None:
         with translated():
-            self.connection, salvaged = open_or_salvage(self.folder, self.clock.now(), damage)
-        return salvaged
+            self.connection, salvaged = open_or_salvage(self.folder, self.clock.now(), self._damage)
+        self._damage = None
+        if salvaged is not None:
+            self.salvaged, self._takes_in = salvaged, True
 
     def reopen(self, opened: int, damage: str) -> None:
         """Salvage a file that was found damaged at work, once for all who found it while it was ``opened``.
@@ -90,13 +100,31 @@ class SqliteEngine:
         Leases end with it: what was claimed is claimed again.
         """
         if opened == self.opened:
-            self.connection.close()
-            self._open(damage)
+            self._damage, self._is_open, self._open_at_s = damage, False, 0.0
+            self.ready()
+
+    def ready(self) -> None:
+        """Before any operation: a salvage that failed is tried again, for as long as its disk is full.
+
+        Not more often than every second, nor more than half of the time: it reads the whole file.
+        """
+        if self._is_open:
+            return
+        started_s = time.monotonic()
+        if started_s < self._open_at_s:
+            raise StoreUnavailable("the outbox file is damaged and could not be salvaged yet")
+        self.connection.close()
+        try:
+            self._open()
+        finally:
+            ended_s = time.monotonic()
+            self._open_at_s = ended_s + max(SALVAGE_EVERY_S, ended_s - started_s)
 
     def _ledger(self) -> Ledger:
         return Ledger(**{field.name: n for field, n in zip(fields(Ledger), self._written, strict=True)})
 
     def begin(self) -> None:
+        self.ready()
         self.room.before_transaction(self.connection)
         self.connection.execute("BEGIN IMMEDIATE")
 
@@ -195,82 +223,11 @@ class SqliteEngine:
         if channels < SIGHTING_CHANNELS_MAX:
             self.connection.execute(sql.SIGHTING_NEW, (id_, record.digest, channel, now, now))
 
-    # claim, settle, release
-
-    def claim(self, now: datetime, limit: int, bytes_max: int) -> list[Record]:
-        lease = self.next_lease()
-        rows = self.connection.execute(sql.CLAIM, {"now": as_us(now), "limit": limit})
-        records = [
-            Record(
-                rowid=rowid,
-                id=id_,
-                digest=digest,
-                body=body,
-                label=label,
-                attempts=attempts,
-                created_at=from_us(created_at),
-                lease=lease,
-            )
-            for rowid, id_, digest, label, attempts, created_at, body in within_bytes(
-                typed_rows(rows, _CLAIMED), bytes_max, itemgetter(-1)
-            )
-        ]
-        rows.close()
-        if records:
-            rowids = as_json([record.rowid for record in records])
-            self.connection.execute(sql.LEASE, {"lease": lease, "rowids": rowids})
-        return records
-
     def next_lease(self) -> int:
         self._lease += 1
         return self._lease
 
-    def settle(self, settlements: Sequence[Settlement]) -> int:
-        mine = self._unlease([(s.rowid, s.lease) for s in settlements])
-        held = {s.rowid: s for s in settlements if s.rowid in mine}
-        delivered = [s for s in held.values() if s.verdict is Verdict.DELIVERED]
-        if delivered:
-            rowids = [s.rowid for s in delivered]
-            self._delete(rowids)  # first, so that a full file finds its room for the rest here
-            names = {"now": as_us(delivered[0].now), "rowids": as_json(rowids)}
-            self.connection.execute(sql.TO_SEEN, names)
-            self.ledger.seen += len(delivered)
-            if self.ledger.blobs:
-                sqlite_blobs.unrefer(self, rowids)
-        for s in held.values():
-            reason = text(s.reason, REASON_CHARS_MAX)
-            if s.verdict is Verdict.DEAD:
-                names = {"now": as_us(s.now), "status": s.status, "reason": reason, "rowid": s.rowid}
-                self.connection.execute(sql.TO_DEAD, names)
-                self._delete([s.rowid])
-                self.ledger.dead += 1
-            elif s.verdict is Verdict.RETRY:
-                due_at = as_us(s.due_at or s.now)
-                changes = {"due_at": due_at, "spent": int(s.spent), "status": s.status, "reason": reason}
-                self.connection.execute(sql.RETRY, {**changes, "rowid": s.rowid})
-        return len(held)
-
-    def release(self, records: Sequence[Record]) -> int:
-        return len(self._unlease([(record.rowid, record.lease) for record in records]))
-
-    def _unlease(self, pairs: Sequence[tuple[int, int]]) -> set[int]:
-        rows = self.connection.execute(sql.HELD_BY, {"pairs": as_json(pairs)}).fetchall()
-        mine = [rowid for (rowid,) in rows]
-        self.connection.execute(sql.UNLEASE, {"rowids": as_json(mine)})
-        return set(mine)
-
-    def _delete(self, rowids: Sequence[int]) -> None:
-        listed = {"rowids": as_json(rowids)}
-        count, size = self.connection.execute(sql.SIZE, listed).fetchone()
-        self.connection.execute(sql.DELETE, listed)
-        self.ledger.waiting -= count
-        self.ledger.bytes -= size
-
     # looking
-
-    def next_due(self) -> datetime | None:
-        row = self.connection.execute(sql.NEXT_DUE, (PARKED,)).fetchone()
-        return None if row is None else from_us(row[0])
 
     def get_meta(self, key: str) -> bytes | None:
         row = self.connection.execute(sql.META_READ, (text(key),)).fetchone()

@@ -143,10 +143,15 @@ def connect(folder: Path, now: datetime) -> sqlite3.Connection:
 def begin_fresh(folder: Path) -> sqlite3.Connection:
     """A new file with the schema, an epoch and no name yet; what was begun before is thrown away."""
     path = folder / FRESH_NAME
-    for end in BESIDE:
-        (folder / f"{FRESH_NAME}{end}").unlink(missing_ok=True)
+    drop_fresh(folder)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     return _open(path)
+
+
+def drop_fresh(folder: Path) -> None:
+    """What was begun is gone."""
+    for end in BESIDE:
+        (folder / f"{FRESH_NAME}{end}").unlink(missing_ok=True)
 
 
 def name_fresh(folder: Path) -> None:

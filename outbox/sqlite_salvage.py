@@ -18,11 +18,13 @@ from outbox.sqlite_file import (
     FILE_NAME,
     begin_fresh,
     connect,
+    drop_fresh,
     name_fresh,
     set_aside,
     translated,
 )
 from outbox.sqlite_repair import lenient, repaired
+from outbox.sqlite_statements import CHECKPOINT
 from outbox.store import StoreCorrupt
 
 Rows: TypeAlias = "Iterator[tuple[Any, ...]]"
@@ -95,8 +97,13 @@ def salvage(folder: Path, now: datetime, reason: str) -> Salvage:
             before = _depth(old)
             _carry(old, new, as_us(now))
         waiting, dead, seen = _count(new)
-    finally:
+        # Closing says nothing of a log that finds no room in the file; the file is named without it.
+        new.execute(CHECKPOINT).fetchone()
+    except BaseException:
         new.close()
+        drop_fresh(folder)  # a part of a file would only take the room that the next attempt needs
+        raise
+    new.close()
     aside = set_aside(folder, BESIDE, now)
     name_fresh(folder)
     lost = None if before is None else max(0, before - waiting)

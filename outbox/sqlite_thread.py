@@ -193,6 +193,7 @@ def _run_batch(engine: SqliteEngine, batch: Sequence[Operation[Any]]) -> list[_O
 def _run_bare(engine: SqliteEngine, operation: Operation[Any]) -> _Outcome:
     try:
         with translated():
+            engine.ready()
             return _Outcome(operation.future, result=operation.work(engine))
     except Exception as error:
         return _Outcome(operation.future, error=error)

@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 import pytest
 
-from outbox import sqlite_file
+from outbox import sqlite_claims, sqlite_file
 from outbox import sqlite_statements as sql
 from outbox.clock import ManualClock
 from outbox.sqlite_engine import SqliteEngine
@@ -51,9 +51,11 @@ def work(engine: SqliteEngine, chance: random.Random, said: Said) -> None:
         said.unsure = set(bodies)
         engine.begin()
         engine.put([new(id_, body) for id_, body in bodies.items()])
-        claimed = engine.claim(engine.clock.now(), 4, MIB) if chance.random() < 0.5 else []
+        claimed = sqlite_claims.claim(engine, engine.clock.now(), 4, MIB) if chance.random() < 0.5 else []
         said.unsure |= {record.id for record in claimed}
-        engine.settle([ended(record, Verdict.DELIVERED, engine.clock.now()) for record in claimed])
+        sqlite_claims.settle(
+            engine, [ended(record, Verdict.DELIVERED, engine.clock.now()) for record in claimed]
+        )
         engine.commit()
         said.waiting |= bodies
         for record in claimed:
