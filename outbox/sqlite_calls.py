@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from outbox.record import Record
 from outbox.sqlite_engine import SqliteEngine
+from outbox.sqlite_file import WriteFailed
 from outbox.sqlite_thread import WriterThread
 from outbox.store import StoreCorrupt, StoreFull, StoreUnavailable
 
@@ -35,10 +36,13 @@ class SqliteCalls:
             raise StoreUnavailable(f"{damage}; it was salvaged") from error
 
     async def _freeing(self, work: Callable[[SqliteEngine], T], *, bare: bool = False) -> T:
-        """What makes room must not fail for want of room: it may use the reserve."""
+        """What makes room must not fail for want of room: it may use the reserve.
+
+        Also when it cannot be told whether room is what a write lacked; if not, the reserve is soon back.
+        """
         try:
             return await self._do(work, bare=bare)
-        except StoreFull:
+        except (StoreFull, WriteFailed):
             if not await self._do(SqliteEngine.use_reserve, bare=True):
                 raise
         return await self._do(work, bare=bare)

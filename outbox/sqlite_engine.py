@@ -20,7 +20,7 @@ from outbox.guarding import rule
 from outbox.record import NewRecord, PutOutcome, PutResult, Stamp
 from outbox.sqlite_blob_statements import PARKED
 from outbox.sqlite_damage import Damaged, as_us, typed
-from outbox.sqlite_file import translated
+from outbox.sqlite_file import WriteFailed, translated
 from outbox.sqlite_labels import Labels
 from outbox.sqlite_room import DiskRoom
 from outbox.sqlite_salvage import Salvage, open_or_salvage
@@ -66,7 +66,7 @@ class SqliteEngine:
         """A full disk may not even have room for the log's index: then the reserve lets what waits go."""
         try:
             self._connect()
-        except StoreFull:
+        except (StoreFull, WriteFailed):
             if not self.room.give_reserve():
                 raise
             self._connect()

@@ -45,6 +45,10 @@ _CONTRADICTED: Final = frozenset(
 has its column's type: a table and its index do not agree, or a row that is changed was never sound."""
 _UNDECODABLE: Final = "Could not decode to UTF-8"
 _NO_ROOM: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
+_UNWRITTEN: Final = frozenset(
+    {sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE}
+)
+"""What SQLite makes of a quota that is used up, among other failures."""
 _FOR_NOW: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -62,6 +66,10 @@ _FOR_NOW: Final = frozenset(
 )
 
 
+class WriteFailed(StoreUnavailable):
+    """The disk did not take a write. It may be the room that is missing, or the disk."""
+
+
 def translate(error: sqlite3.Error) -> Exception:
     """What an SQLite error means for the caller; a programmer's error stays what it is."""
     code = getattr(error, "sqlite_errorcode", None)
@@ -72,6 +80,8 @@ def translate(error: sqlite3.Error) -> Exception:
         return Damaged(f"the outbox file is damaged: {error}")
     if code in _NO_ROOM:
         return StoreFull(f"the disk is full: {error}")
+    if code in _UNWRITTEN:
+        return WriteFailed(f"the outbox cannot be written for now: {error}")
     if primary in _FOR_NOW:
         return StoreUnavailable(f"the outbox cannot be written for now: {error}")
     return error

@@ -28,7 +28,7 @@ from tests.outbox.asking import ask
 from tests.outbox.records import MIB, claim, end_all, ended, ids, new, put_ids, put_one
 from tests.support.score import Score
 from tests.support.small_disk import fill as fill_disk
-from tests.support.small_disk import needed_disk
+from tests.support.small_disk import needed_disk, no_file_above
 
 LIMITS = StoreLimits(reserve_bytes=MIB)
 DEADLINE_S = 20.0
@@ -227,6 +227,24 @@ async def test_an_sqlite_that_is_too_old_is_refused(folder: Path, monkeypatch: p
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 2))
     with pytest.raises(StoreError, match=r"SQLite 3\.37\.2 .* is too old: 3\.38\.0 or newer"):
         await open_sqlite(folder)
+
+
+async def test_a_quota_that_is_used_up_stops_no_shipping(
+    sqlite: SqliteStore, clock: ManualClock, folder: Path
+) -> None:
+    """SQLite has no word for it, other than for a full disk: a write failed."""
+    for number in range(60):  # one by one: the log is longer than the file that it becomes
+        await put_one(sqlite, new(f"kept-{number}", b"x" * 4_000))
+    records = await claim(sqlite, clock)
+    with no_file_above((folder / f"{FILE_NAME}-wal").stat().st_size):
+        with pytest.raises(StoreUnavailable, match="cannot be written for now"):
+            await put_ids(sqlite, "refused")
+        assert (await sqlite.stats()).has_reserve, "it is for what makes room"
+        ends = [ended(record, Verdict.DELIVERED, clock.now()) for record in records]
+        assert await sqlite.settle(ends) == len(records)
+    await put_when_possible(sqlite, "again")
+    assert ids(await claim(sqlite, clock)) == ["again"]
+    assert (await sqlite.stats()).has_reserve
 
 
 @pytest.fixture

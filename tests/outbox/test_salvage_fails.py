@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import resource
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +17,7 @@ from outbox.sqlite_file import FILE_NAME, FRESH_NAME
 from outbox.store import StoreLimits, StoreUnavailable
 from tests.outbox.asking import ask
 from tests.outbox.records import MIB, claim, ids, new, put_ids
+from tests.support.small_disk import no_file_above
 
 T = TypeVar("T")
 
@@ -29,17 +28,6 @@ LIMITS = StoreLimits(reserve_bytes=MIB)
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "outbox"
-
-
-@contextlib.contextmanager
-def no_file_above(size: int) -> Iterator[None]:
-    """The operating system refuses to let any file of this process grow beyond it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def damage_index(store: SqliteStore, folder: Path) -> None:

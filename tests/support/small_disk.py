@@ -1,9 +1,10 @@
-"""A real file system of a few MiB, to be filled; needs the right to mount one."""
+"""A real file system of a few MiB, to be filled (needs the right to mount one); a limit that needs none."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -61,3 +62,14 @@ def fill(disk: Path) -> Path:
         while other.write(b"x" * 4_096):
             pass
     return hog
+
+
+@contextlib.contextmanager
+def no_file_above(size: int) -> Iterator[None]:
+    """The operating system refuses to let any file of this process grow beyond it, as a quota does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
