@@ -16,7 +16,7 @@ import structlog
 from asgi.tracing import span, tracer_of
 from collector.alerts import Alerts
 from collector.config import CollectorConfig
-from collector.documents import read_table
+from collector.documents import asked_again, read_table
 from collector.instances import Instances
 from collector.metrics import CollectorMetrics
 from collector.shedding import Shedder
@@ -90,7 +90,7 @@ class Capture:
         self.scopes.kept = await read_table(self._store, META_SCOPES, self._alerts)
         await self.instances.load(self._alerts)
         self._tell_moved()
-        while await self._store.release_held():
+        while await asked_again(self._store.release_held):
             pass
 
     def close(self) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from contracts.scopes import Source, from_rows
-from outbox.store import Store
+from outbox.store import Store, StoreUnavailable
 
 if TYPE_CHECKING:
     from collector.alerts import Alerts
@@ -23,9 +24,17 @@ _TEXT: Final = rb'\s*"(?:[^"\\]|\\.)*"\s*'
 _ROW: Final = re.compile(rb"\[" + rb",".join([_TEXT] * 3) + rb"\]", re.DOTALL)
 
 
+async def asked_again(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer at the start, also of a store that finds its file damaged then: it is salvaged by now."""
+    try:
+        return await ask()
+    except StoreUnavailable:
+        return await ask()
+
+
 async def read_document(store: Store, key: str, type_: type[T], alerts: Alerts) -> T | None:
     """The document; None when there is none or it cannot be read."""
-    kept = await store.get_meta(key)
+    kept = await asked_again(lambda: store.get_meta(key))
     if kept is None:
         return None
     try:
@@ -37,7 +46,7 @@ async def read_document(store: Store, key: str, type_: type[T], alerts: Alerts) 
 
 async def read_table(store: Store, key: str, alerts: Alerts) -> dict[Source, str]:
     """Scopes by instance. Of a damaged table the rows that can be read: another scope is another identity."""
-    kept = await store.get_meta(key)
+    kept = await asked_again(lambda: store.get_meta(key))
     if kept is None:
         return {}
     try:

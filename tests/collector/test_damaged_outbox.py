@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from collector.config import CollectorConfig
 from outbox.sqlite import open_sqlite
 from outbox.sqlite_file import FILE_NAME
-from tests.collector.running import collector_config, eventually, message, running
+from tests.collector.running import collector_config, eventually, limits, message, running
 from tests.collector.scripted import ScriptedBackend
 from tests.outbox.records import new
 
@@ -33,6 +35,32 @@ async def test_a_truncated_file_is_told_and_the_service_goes_on(tmp_path: Path) 
             await eventually(told, "the alert")
             await eventually(lambda: len(backend.stored) > 20, "what could be read is shipped")
             assert len(list(config.data_folder.glob(f"{FILE_NAME}.corrupt-*"))) >= 1
+
+
+@pytest.mark.parametrize("tree", ["meta", "held"])
+async def test_damage_that_is_met_at_the_start_is_told_and_ends_nothing(tmp_path: Path, tree: str) -> None:
+    async with ScriptedBackend() as backend:
+        config = collector_config(tmp_path, backend.url, limits=limits(housekeeping_s=0.1))
+        store = await open_sqlite(config.data_folder)
+        await store.hold("storm", new("of an earlier process"))
+        await store.close()
+        path = config.data_folder / FILE_NAME
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            statement = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
+            ((page,),) = connection.execute(statement, (tree,)).fetchall()
+            ((page_bytes,),) = connection.execute("PRAGMA page_size").fetchall()
+        with path.open("r+b") as file:
+            file.seek((page - 1) * page_bytes)
+            file.write(b"\xee" * page_bytes)
+        async with running(config) as collector:
+
+            async def told() -> bool:
+                return "outbox.corrupt" in await collector.alerts()
+
+            await eventually(told, "the alert")
+            response = await collector.post("/gateways/evolution/loja-sp", message(1))
+            assert response.status_code == 200
+            await shipped(backend, 1)
 
 
 async def keep(config: CollectorConfig, key: str, value: bytes) -> None:
