@@ -8,6 +8,7 @@ import json
 import random
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.collector.running import eventually, message
@@ -33,15 +34,26 @@ async def survive(tmp_path: Path, rabbit: Rabbit, kills: int, per_kill: int) -> 
                 await rabbit.publish(*(message(next(numbers), rabbit.instance) for _ in range(per_kill)))
                 await asyncio.sleep(chance.random() * LIFE_S_MAX)
                 child.kill()
-        async with process(tmp_path, backend.url, broker) as (child, _port):
+        async with process(tmp_path, backend.url, broker) as (child, port):
             await eventually(
                 lambda: len(backend.stored) == kills * per_kill, f"every message is shipped (seed {seed})"
             )
+            # What the lives before had shipped and not acknowledged comes again.
+            await eventually(lambda: is_settled(rabbit, port), f"every copy is acknowledged (seed {seed})")
             child.terminate()
             assert await child.wait() == 0
         told = {json.loads(body)["payload"]["key"]["id"] for body in backend.stored.values()}
         assert len(told) == len(backend.stored), f"one id each (seed {seed})"
     assert await rabbit.waiting(rabbit.queue) == 0
+
+
+async def is_settled(rabbit: Rabbit, port: int) -> bool:
+    """Nothing waits at the broker, and what came from there is acknowledged."""
+    if await rabbit.waiting(rabbit.queue) != 0:
+        return False
+    async with httpx.AsyncClient() as http:
+        (broker,) = (await http.get(f"http://127.0.0.1:{port}/status")).json()["rabbitmq"]
+    return bool(broker["received"] == broker["acked"])
 
 
 async def test_kill_9_between_delivery_and_acknowledgement_loses_nothing(
