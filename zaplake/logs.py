@@ -1,13 +1,16 @@
 """structlog for a whole process: to stderr, event name first, JSON unless a person watches.
 
 A log that cannot be written costs its lines, never the work: a full disk or a reader that left ends nothing.
+The same holds for what a process that runs on says on stdout.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import Any, TextIO, cast
 
 import structlog
@@ -16,7 +19,7 @@ from zaplake.settings import LogSettings
 
 
 class UnfailingStream:
-    """What a logger needs of a stream, without its errors."""
+    """What a logger and ``print`` need of a stream, without its errors."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -47,6 +50,20 @@ class UnfailingStream:
     ) -> MutableMapping[str, Any]:
         """The first line after a gap says how many are missing."""
         return {**fields, "log_lines_lost": self._lost} if self._lost else fields
+
+
+@contextlib.contextmanager
+def unfailing_stdout() -> Iterator[None]:
+    """For a command that runs until it is stopped: what it cannot say on stdout is left out."""
+    real = sys.stdout
+    try:
+        with contextlib.redirect_stdout(cast("TextIO", UnfailingStream(real))):
+            yield
+    finally:
+        try:
+            real.flush()
+        except OSError:  # Python would try once more when it ends, and make that exit code 120
+            os.dup2(os.open(os.devnull, os.O_WRONLY), real.fileno())
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:

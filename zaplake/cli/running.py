@@ -87,14 +87,19 @@ def up(
     if demo:
         chosen = random.getrandbits(32) if seed is None else seed
         story = Demo(seed=chosen, per_second=DEMO_PER_SECOND, drop_share=drop)
+    with logs.unfailing_stdout():
+        _run_with_postgres(settings, story=story, as_json=as_json)
+        if as_json:
+            print(json.dumps({"state": "stopped"}), flush=True)
+    return 0
+
+
+def _run_with_postgres(settings: Settings, *, story: Demo | None, as_json: bool) -> None:
     with contextlib.ExitStack() as stack:
         postgres = None
         if settings.database_url is None:
             postgres = stack.enter_context(contextlib.closing(EmbeddedPostgres(settings.data_dir)))
         _run_house(settings, postgres=postgres, story=story, as_json=as_json)
-    if as_json:
-        print(json.dumps({"state": "stopped"}), flush=True)
-    return 0
 
 
 def _run_house(
@@ -177,7 +182,7 @@ def serve(
         if orphaned is not None:
             orphaned.cancel()
 
-    with traced("serve", os.environ):
+    with logs.unfailing_stdout(), traced("serve", os.environ):
         run_until_stopped(main)
     return 0
 
@@ -219,7 +224,7 @@ def collect(
             async with announcing_of_collector(settings) as tell:
                 await Daemon(config, on_alert=tell).run(stop, told)
 
-    with traced("collect", os.environ):
+    with logs.unfailing_stdout(), traced("collect", os.environ):
         run_until_stopped(main)
     return 0
 

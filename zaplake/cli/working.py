@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ingest.inbox.service import serve_inbox
+from zaplake import logs
 from zaplake.cli.options import AsJson, Common, settle
 from zaplake.database import required_dsn
 from zaplake.house import url_of
@@ -60,5 +61,6 @@ def work(
         with naming_the_port(host, port, "--work-port"):
             await serve_inbox(config, chosen, host=host, port=port, stop=stop, on_ready=ready)
 
-    run_until_stopped(main, spares_collector=True)
+    with logs.unfailing_stdout():
+        run_until_stopped(main, spares_collector=True)
     return 0
