@@ -1,6 +1,7 @@
 """The control socket: a unix socket (0600) in the data folder; one JSON line in, JSON lines out.
 
-Answers are any number of ``{"progress": …}``, then one ``{"done": …}`` or ``{"error": "…"}``.
+Answers are any number of ``{"progress": …}``, then one ``{"done": …}`` or ``{"error": "…"}``. However long a
+request takes, ``{"alive": true}`` comes every few seconds, so that silence means a daemon that hangs.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -25,12 +26,20 @@ CONVERSATIONS_MAX: Final = 16
 SOCKET_PATH_BYTES_MAX: Final = 107
 """What the operating system allows."""
 CONNECT_S_MAX: Final = 5.0
+ALIVE_S: Final = 4.0
+SILENCE_S_MAX: Final = 20.0
+"""Of the daemon, before its first line and between two; also for taking a request. Several ``ALIVE_S``."""
 
+T = TypeVar("T")
 _log = structlog.get_logger("collector.control")
 
 
 class NotRunning(Exception):
     """No daemon listens at the socket."""
+
+
+class NotAnswering(Exception):
+    """A daemon has the socket, but it hangs or its process is stopped."""
 
 
 @contextlib.asynccontextmanager
@@ -43,12 +52,14 @@ async def serving(path: Path, verbs: Verbs) -> AsyncIterator[None]:
         task = asyncio.current_task()
         assert task is not None, "asyncio runs this as a task"
         conversations.add(task)
+        pulse = asyncio.create_task(_say_alive(writer))
         try:
             async with seats:
                 await _converse(reader, writer, verbs)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
+            pulse.cancel()
             conversations.discard(task)
             writer.close()
 
@@ -67,18 +78,23 @@ async def serving(path: Path, verbs: Verbs) -> AsyncIterator[None]:
 
 
 async def ask(path: Path, request: Mapping[str, object], on_progress: OnProgress) -> Document:
-    """One request to the daemon at ``path``. Raises NotRunning, VerbError, ConnectionError (it died)."""
+    """One request to the daemon at ``path``.
+
+    Raises NotRunning, NotAnswering, VerbError, ConnectionError (it died).
+    """
     try:
         with _reachable(path) as address:
-            async with asyncio.timeout(CONNECT_S_MAX):
-                reader, writer = await asyncio.open_unix_connection(address, limit=ANSWER_BYTES_MAX)
+            connecting = asyncio.open_unix_connection(address, limit=ANSWER_BYTES_MAX)
+            reader, writer = await _soon(connecting, CONNECT_S_MAX)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         raise NotRunning(str(path)) from error
     try:
         writer.write(json.dumps(request).encode() + b"\n")
-        await writer.drain()
-        while line := await reader.readline():
+        await _soon(writer.drain(), SILENCE_S_MAX)
+        while line := await _soon(reader.readline(), SILENCE_S_MAX):
             answer: Document = json.loads(line)
+            if "alive" in answer:
+                continue
             if "error" in answer:
                 raise VerbError(str(answer["error"]))
             if "done" in answer:
@@ -87,6 +103,22 @@ async def ask(path: Path, request: Mapping[str, object], on_progress: OnProgress
         raise ConnectionError("the collector ended before it answered")
     finally:
         writer.close()
+
+
+async def _soon(awaited: Awaitable[T], seconds_max: float) -> T:
+    try:
+        return await asyncio.wait_for(awaited, seconds_max)
+    except TimeoutError as error:
+        raise NotAnswering(f"nothing within {seconds_max:.0f} s") from error
+
+
+async def _say_alive(writer: asyncio.StreamWriter) -> None:
+    """Until it is cancelled or nobody listens."""
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await asyncio.sleep(ALIVE_S)
+            writer.write(b'{"alive": true}\n')
+            await writer.drain()
 
 
 async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, verbs: Verbs) -> None:

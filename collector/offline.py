@@ -36,7 +36,10 @@ class Session:
         return self._verbs is None
 
     async def ask(self, wanted: Mapping[str, object], on_progress: OnProgress = unheard) -> Document:
-        """One request. Raises VerbError, what the store raises, NotRunning or ConnectionError (it ended)."""
+        """One request.
+
+        Raises VerbError, what the store raises, NotAnswering, NotRunning or ConnectionError (it ended).
+        """
         if self._verbs is not None:
             return await self._verbs.run(wanted, on_progress)
         return await ask(self._config.socket_path, wanted, on_progress)
@@ -44,7 +47,10 @@ class Session:
 
 @contextlib.asynccontextmanager
 async def session(config: CollectorConfig) -> AsyncIterator[Session]:
-    """Finds out once whether a daemon lives. Raises StoreBusy and what the store raises at opening."""
+    """Finds out once whether a daemon lives.
+
+    Raises NotAnswering (it hangs), StoreBusy and what the store raises at opening.
+    """
     try:
         await ask(config.socket_path, {"verb": "status"}, unheard)
     except NotRunning:
@@ -59,8 +65,8 @@ async def request(
 ) -> tuple[Document, bool]:
     """The answer, and True when a living daemon gave it.
 
-    Raises VerbError, StoreBusy (a daemon has the file but does not listen yet, or not any more) and what the
-    store raises.
+    Raises VerbError, NotAnswering, StoreBusy (a daemon has the file but does not listen yet, or not any more)
+    and what the store raises.
     """
     try:
         return await ask(config.socket_path, wanted, on_progress), True

@@ -12,7 +12,7 @@ import asyncpg
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from collector.control import NotRunning, ask
+from collector.control import NotAnswering, NotRunning, ask
 from collector.verbs import Document, VerbError, unheard
 from ingest.direct.statements import COUNT_LIVE_GRANTS
 from zaplake import backend_checks, statements
@@ -26,7 +26,7 @@ from zaplake.finding import Finding
 from zaplake.machine import examine_machine
 from zaplake.query import connect
 from zaplake.settings import Settings
-from zaplake.trouble import Trouble
+from zaplake.trouble import Trouble, collector_hangs
 from zaplake.wiring import outbox_folder, signing_secrets, verbs_config
 
 POSTGRES_MIN: Final = 150_000
@@ -41,8 +41,8 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     """All checks, in the order in which an event's way home would be repaired."""
     for finding in await asyncio.to_thread(list, examine_machine(settings.data_dir.resolve())):
         yield finding
-    status = await _collector_status(settings)
-    secrets, finding = _secrets(settings, is_running=status is not None)
+    status, hangs = await _collector_status(settings)
+    secrets, finding = _secrets(settings, is_running=hangs or status is not None)
     yield finding
     backend_url = str(status["backend_url"]) if status is not None else settings.collector.backend_url
     backend = await backend_checks.answers(backend_url)
@@ -61,7 +61,7 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     if backend.is_well and status is None and _serves_only(settings):
         yield Finding(what="no collector here: this machine serves")
         return
-    for finding in _collector(settings, status):
+    for finding in _collector(settings, status, hangs=hangs):
         yield finding
     async for finding in check_brokers(settings):
         yield finding
@@ -163,15 +163,22 @@ async def _schema(connection: asyncpg.Connection[Any]) -> Finding:
     return Finding(what=f"schema: {found}")
 
 
-async def _collector_status(settings: Settings) -> Document | None:
+async def _collector_status(settings: Settings) -> tuple[Document | None, bool]:
+    """What it says of itself, and whether it hangs."""
     try:
-        return await ask(verbs_config(settings).socket_path, {"verb": "status"}, unheard)
-    except (NotRunning, VerbError, ConnectionError, PermissionError, TimeoutError):
-        return None
+        return await ask(verbs_config(settings).socket_path, {"verb": "status"}, unheard), False
+    except NotAnswering:
+        return None, True
+    except (NotRunning, VerbError, ConnectionError, PermissionError):
+        return None, False
 
 
-def _collector(settings: Settings, status: Any) -> Iterator[Finding]:
+def _collector(settings: Settings, status: Any, *, hangs: bool) -> Iterator[Finding]:
     host, port = settings.collector.host, settings.collector.port
+    if hangs:
+        trouble = collector_hangs(outbox_folder(settings))
+        yield Finding(what=trouble.what, next_step=trouble.next_step)
+        return
     if status is None:
         yield Finding(
             what=f"no collector runs on {outbox_folder(settings)}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class Trouble(Exception):
     """Ends a command with exit code 1; printed as two lines, never as a traceback."""
@@ -21,3 +23,11 @@ class UsageTrouble(Trouble):
     """The command line or the settings are wrong: exit code 2."""
 
     exit_code = 2
+
+
+def collector_hangs(folder: Path) -> Trouble:
+    """Its process is there and says nothing."""
+    return Trouble(
+        f"the collector of {folder} does not answer: it hangs or is stopped",
+        "see its log; let it go on (kill -CONT PID), or kill it and start it again: what it took is kept",
+    )

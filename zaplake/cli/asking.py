@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from collector.control import NotRunning
+from collector.control import NotAnswering, NotRunning
 from collector.offline import Session, request, session
 from collector.verbs import OnProgress, VerbError, unheard
 from outbox.store import StoreBusy, StoreError
 from zaplake.settings import Settings
-from zaplake.trouble import Trouble
+from zaplake.trouble import Trouble, collector_hangs
 from zaplake.wiring import outbox_folder, verbs_config
 
 T = TypeVar("T")
@@ -59,6 +59,8 @@ def _translated(folder: Path, *, create: bool) -> Iterator[None]:
         raise Trouble(
             f"the collector of {folder} is starting or stopping", "try again in a few seconds"
         ) from error
+    except NotAnswering as error:
+        raise collector_hangs(folder) from error
     except NotRunning as error:
         raise Trouble(
             f"the collector of {folder} ended meanwhile", "run it again: nothing is done twice"
