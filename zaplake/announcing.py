@@ -136,23 +136,28 @@ class _Outlet:
 
     async def last_words(self) -> None:
         """One more attempt, short, when something was not told."""
-        text = self._next()
-        if text is not None:
-            outcome = await self._sending.attempt(text, min(LAST_WORDS_S_MAX, self._settings.timeout_s))
-            if outcome is not None:
-                _log.warning("alert.unsent", service=self._service.name, reason=outcome)
+        reason = await self._attempt(min(LAST_WORDS_S_MAX, self._settings.timeout_s))
+        if reason is not None:
+            _log.warning("alert.unsent", service=self._service.name, reason=reason)
 
     async def _tell_until_told(self) -> None:
         failures = 0
-        while (text := self._next()) is not None:
-            outcome = await self._sending.attempt(text, self._settings.timeout_s)
-            if outcome is None:
-                self._text = None
-                _log.info("alert.sent", service=self._service.name, title=text.title)
-                return
+        while (reason := await self._attempt(self._settings.timeout_s)) is not None:
             failures += 1
-            _log.warning("alert.unsent", service=self._service.name, reason=outcome, failures=failures)
+            _log.warning("alert.unsent", service=self._service.name, reason=reason, failures=failures)
             await asyncio.sleep(retry_after_s(failures, self._settings.retry_s))
+
+    async def _attempt(self, timeout_s: float) -> str | None:
+        """None when nothing is left to tell, else why not. Never raises."""
+        try:
+            text = self._next()
+            reason = None if text is None else await self._sending.attempt(text, timeout_s)
+        except Exception as error:  # such as no thread to be had now: whoever ends here is never heard again
+            return type(error).__name__
+        if text is not None and reason is None:
+            self._text = None
+            _log.info("alert.sent", service=self._service.name, title=text.title)
+        return reason
 
     def _next(self) -> Text | None:
         """The text that is not told yet, else one of all that waits."""

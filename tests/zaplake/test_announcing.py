@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,6 +146,29 @@ async def test_a_service_that_fails_is_tried_again_until_it_is_told(receiver: Re
     unsent = [(line["reason"], line["failures"]) for line in logs if line["event"] == "alert.unsent"]
     assert unsent == [("it answered 500", 1), ("it answered 429", 2), ("it answered 503", 3)]
     assert "a-secret-path" not in str(logs)
+
+
+async def test_a_machine_without_a_thread_to_spare_delays_alerts_and_ends_none(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refusals = threading.Thread.start, 2
+
+    def start_later(thread: threading.Thread) -> None:
+        nonlocal refusals
+        if thread.name == "alert" and refusals:
+            refusals -= 1
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    with structlog.testing.capture_logs() as logs:
+        async with announcing(quick(receiver), key="k", who="c") as tell:
+            tell("raised", "disk.low", "", "1 MiB")
+            await eventually(lambda: "disk.low" in receiver.text, "it is told when there is a thread")
+            tell("resolved", "disk.low", "", "")
+            await eventually(lambda: "resolved disk.low" in receiver.text, "and so is what comes later")
+    unsent = [(line["reason"], line["failures"]) for line in logs if line["event"] == "alert.unsent"]
+    assert unsent == [("RuntimeError", 1), ("RuntimeError", 2)]
 
 
 async def test_what_came_while_a_service_was_away_is_one_summary(receiver: Receiver) -> None:
