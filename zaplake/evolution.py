@@ -18,6 +18,7 @@ from zaplake.webhook import Webhook
 REQUEST_S_MAX: Final = 10.0
 ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
 SAID_CHARS_MAX: Final = 300
+PORT_MAX: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +34,15 @@ class Evolution:
 
     def __init__(self, url: str, key: str) -> None:
         self.url = url.rstrip("/")
-        parts = httpx.URL(self.url) if self.url.startswith(("http://", "https://")) else None
-        if parts is None or not parts.host or parts.userinfo:
+        if not _is_url(self.url):
             raise UsageTrouble(
                 "evolution.api_url is no http(s) URL without user and password",
                 "write it as http://127.0.0.1:8081; the key is ZAPLAKE_EVOLUTION_API_KEY",
+            )
+        if not (key.isascii() and key.isprintable()):
+            raise UsageTrouble(
+                "evolution.api_key has a letter that no HTTP header can have",
+                "set ZAPLAKE_EVOLUTION_API_KEY to the key as it stands in the gateway's settings",
             )
         self._client = httpx.AsyncClient(
             headers={"apikey": key},
@@ -103,24 +108,32 @@ class Evolution:
 
     async def _ask(self, method: str, path: str, body: object = None) -> Any:
         try:
-            async with self._client.stream(method, f"{self.url}{path}", json=body) as answer:
-                content = b""
-                async for chunk in answer.aiter_bytes():
-                    content += chunk
-                    if len(content) > ANSWER_BYTES_MAX:
-                        raise self._stranger(answer.status_code)
-        except (httpx.HTTPError, OSError) as error:
+            answer, content = await self._fetch(method, path, body)
+        except Trouble:
+            raise
+        except (
+            Exception
+        ) as error:  # whatever the other side does: the libraries' odd moments are ours to tell
             raise Trouble(
                 f"the gateway {self.url} does not answer: {str(error) or type(error).__name__}",
                 "start it, or set its address: --url, ZAPLAKE_EVOLUTION_API_URL",
             ) from error
         try:
             document = json.loads(content) if content else None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._stranger(answer.status_code) from None
         if answer.is_success:
             return document
         raise self._refusal(answer.status_code, document)
+
+    async def _fetch(self, method: str, path: str, body: object) -> tuple[httpx.Response, bytes]:
+        async with self._client.stream(method, f"{self.url}{path}", json=body) as answer:
+            content = b""
+            async for chunk in answer.aiter_bytes():
+                content += chunk
+                if len(content) > ANSWER_BYTES_MAX:
+                    raise self._stranger(answer.status_code)
+            return answer, content
 
     def _stranger(self, status: int) -> Trouble:
         return Trouble(
@@ -149,6 +162,16 @@ class Evolution:
         if status in {301, 302, 303, 307, 308, 404, 405}:
             return self._stranger(status)
         return Trouble(f"the gateway answers {status}: {said}", "see the gateway's log")
+
+
+def _is_url(url: str) -> bool:
+    """Whether it is http(s), without user and password."""
+    try:
+        parts = httpx.URL(url)
+        host, port = parts.host, parts.port or 0
+    except (httpx.InvalidURL, ValueError):  # also idna's own errors
+        return False
+    return parts.scheme in {"http", "https"} and bool(host) and port <= PORT_MAX and not parts.userinfo
 
 
 def _said(document: Any) -> str:

@@ -265,6 +265,14 @@ def test_doctor_finds_another_program_at_the_backends_port(folder: Path, command
         assert f"WRONG another program answers at {url}" in done.out
 
 
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999999", "http://xn--a"])
+def test_doctor_goes_on_with_an_address_that_is_none(url: str, folder: Path, command: Command) -> None:
+    done = command("doctor", "--data-dir", folder, env={"ZAPLAKE_COLLECTOR_BACKEND_URL": url})
+    assert (done.code, done.err) == (1, "")
+    assert f"WRONG the backend {url} does not answer: " in done.out
+    assert "gateway: not asked" in done.out
+
+
 def signed(url: str, event_id: str) -> httpx.Response:
     body = json.dumps({"type": "messages.upsert", "chat_jid": None, "payload": {"n": event_id}}).encode()
     headers = {

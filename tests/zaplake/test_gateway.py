@@ -170,6 +170,22 @@ async def test_what_is_missing_is_said_before_anything_is_changed(operator: Gate
         assert (done.code, "is no Evolution API" in done.err) == (1, True)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "http://127.0.0.1:x", "http://xn--a", "http://127.0.0.1:99999"]
+)
+async def test_an_address_that_is_none_is_told_in_two_lines(operator: GatewayOperator, url: str) -> None:
+    done = await operator.connect(url)
+    assert "unexpected" not in done.err
+    assert (done.code, len(done.err.splitlines())) in {(1, 2), (2, 2)}, done.err
+
+
+async def test_a_key_that_no_header_can_have_is_told_and_not_shown(operator: GatewayOperator) -> None:
+    for key in ("a-schlüssel", "two\nlines"):
+        done = await operator.connect("http://127.0.0.1:1", ZAPLAKE_EVOLUTION_API_KEY=key)
+        assert (done.code, "ZAPLAKE_EVOLUTION_API_KEY" in done.err) == (2, True), done.err
+        assert key not in done.err
+
+
 async def test_check_looks_at_the_expected_instances_or_at_all(operator: GatewayOperator) -> None:
     api = EvolutionApi(key=KEY, instances={"loja": "open", "outra": "connecting"})
     async with served(api) as url:

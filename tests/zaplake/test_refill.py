@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asgi.types import Receive, Scope, Send
 from outbox.sqlite import open_sqlite
 from simulator.api import EvolutionApi
 from tests.collector.running import collector_config, message, running
@@ -110,6 +111,25 @@ async def test_an_interrupted_refill_says_where_to_go_on(operator: Operator, tmp
         assert (part.code, "go on with --page 3" in part.out) == (1, True), part
         rest = await refill("--since", since(0), "--page", "3")
         assert (rest.code, rest.out) == (0, "50 messages: stored 50\n")
+
+
+async def test_a_page_that_no_reader_of_json_stands_does_not_lose_the_place(
+    operator: Operator, tmp_path: Path
+) -> None:
+    api = EvolutionApi(key=KEY, instances={"loja-sp": "open"}, messages={"loja-sp": stored(*range(150))})
+
+    async def odd_from_page_2_on(scope: Scope, receive: Receive, send: Send) -> None:
+        if sum("findMessages" in path for _, path, _ in api.requests) < 1:
+            await api(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"[" * 200_000})
+
+    async with served(odd_from_page_2_on) as url:
+        part = await Refilling(operator, url, tmp_path / "data")("--since", since(0))
+    assert part.code == 1
+    assert "page 2: what answers at" in part.err
+    assert "go on with --page 2" in part.err
 
 
 async def test_what_is_wrong_is_told(operator: Operator, tmp_path: Path) -> None:
