@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 import asyncpg
+import httpx
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
@@ -61,7 +62,7 @@ async def examine(settings: Settings) -> AsyncIterator[Finding]:
     if backend.is_well and status is None and _serves_only(settings):
         yield Finding(what="no collector here: this machine serves")
         return
-    for finding in _collector(settings, status, hangs=hangs):
+    async for finding in _collector(settings, status, hangs=hangs):
         yield finding
     async for finding in check_brokers(settings):
         yield finding
@@ -173,23 +174,38 @@ async def _collector_status(settings: Settings) -> tuple[Document | None, bool]:
         return None, False
 
 
-def _collector(settings: Settings, status: Any, *, hangs: bool) -> Iterator[Finding]:
-    host, port = settings.collector.host, settings.collector.port
+async def _collector(settings: Settings, status: Document | None, *, hangs: bool) -> AsyncIterator[Finding]:
     if hangs:
         trouble = collector_hangs(outbox_folder(settings))
         yield Finding(what=trouble.what, next_step=trouble.next_step)
+    elif status is None:
+        async for finding in _no_collector(settings):
+            yield finding
+    else:
+        for finding in _running(status):
+            yield finding
+
+
+async def _no_collector(settings: Settings) -> AsyncIterator[Finding]:
+    host, port = settings.collector.host, settings.collector.port
+    yield Finding(
+        what=f"no collector runs on {outbox_folder(settings)}",
+        next_step="run: zaplake up (or zaplake collect)",
+    )
+    if not port or not _is_taken(host, port):
         return
-    if status is None:
+    step = "end it, or use --collector-port N (ZAPLAKE_COLLECTOR_PORT)"
+    door = await backend_checks.answers(str(httpx.URL(scheme="http", host=host, port=port)))
+    if door.is_well:  # the doors of collectors and backends say the same
         yield Finding(
-            what=f"no collector runs on {outbox_folder(settings)}",
-            next_step="run: zaplake up (or zaplake collect)",
+            what=f"and port {port} of {host} is taken by another zaplake",
+            next_step=f"if that is your collector, name its folder with --data-dir; else {step}",
         )
-        if port and _is_taken(host, port):
-            yield Finding(
-                what=f"and port {port} of {host} is taken by another program",
-                next_step="end it, or use --collector-port N (ZAPLAKE_COLLECTOR_PORT)",
-            )
-        return
+    else:
+        yield Finding(what=f"and port {port} of {host} is taken by another program", next_step=step)
+
+
+def _running(status: Document) -> Iterator[Finding]:
     yield Finding(what=f"collector {status['name']}: runs, {status['outbox']['waiting']} records wait")
     shipper, outbox = status["shipper"], status["outbox"]
     if shipper["halted"]:

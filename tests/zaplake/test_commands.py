@@ -265,6 +265,18 @@ def test_doctor_finds_another_program_at_the_backends_port(folder: Path, command
         assert f"WRONG another program answers at {url}" in done.out
 
 
+def test_doctor_knows_a_collector_of_another_folder_at_its_port(folder: Path, command: Command) -> None:
+    env = {"ZAPLAKE_SIGNING_SECRETS": SECRET, "ZAPLAKE_COLLECTOR_BACKEND_URL": "http://127.0.0.1:1"}
+    options = ("--collector-port", 0, "--data-dir", folder / "its")
+    with running("collect", "--json", *options, log=folder / "log", env=env) as collect:
+        port = collect.next_line()["collector"].rpartition(":")[2]
+        env = {**env, "ZAPLAKE_COLLECTOR_PORT": port}
+        found = command("doctor", "--data-dir", folder / "ours", env=env)
+        assert f"WRONG and port {port} of 127.0.0.1 is taken by another zaplake\n" in found.out
+        assert "→ if that is your collector, name its folder with --data-dir" in found.out
+        assert command("doctor", "--data-dir", folder / "its", env=env).out.count("is taken") == 0
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999999", "http://xn--a"])
 def test_doctor_goes_on_with_an_address_that_is_none(url: str, folder: Path, command: Command) -> None:
     done = command("doctor", "--data-dir", folder, env={"ZAPLAKE_COLLECTOR_BACKEND_URL": url})
