@@ -11,6 +11,7 @@ from zaplake.finding import Finding
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble
 from zaplake.wiring import verbs_config
+from zaplake.wording import counted
 
 
 async def check_brokers(settings: Settings) -> AsyncIterator[Finding]:
@@ -66,17 +67,18 @@ async def _queues(broker: Broker, queue: str, where: str) -> AsyncIterator[Findi
             what=f"{where}: the queue {queue} could lose messages: {error}",
             next_step="empty and delete it, or set another amqp.queue; the collector declares a safe one",
         )
+    waiting = f"{counted(look.messages, 'message')} waiting"
     if look.consumers != 1:
         yield Finding(
-            what=f"{where}: {look.consumers} consumers of {queue}, {look.messages} messages wait",
+            what=f"{where}: {counted(look.consumers, 'consumer')} of {queue}, {waiting}",
             next_step="one collector reads it: start it, or give each collector a queue of its own",
         )
     else:
-        yield Finding(what=f"{where}: the queue {queue} is read, {look.messages} messages wait")
+        yield Finding(what=f"{where}: the queue {queue} is read, {waiting}")
     dead = await broker.look(queue + DLQ)
     if dead is not None and dead.messages:
         yield Finding(
-            what=f"{where}: {dead.messages} messages in {queue}{DLQ}",
+            what=f"{where}: {counted(dead.messages, 'message')} in {queue}{DLQ}",
             next_step="look at them in RabbitMQ; the header x-zaplake-reason says why; purge it when done",
         )
 

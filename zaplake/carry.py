@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gzip
 import json
 import os
@@ -72,9 +73,9 @@ async def export(
                     on_page(counts.total())
         _publish(draft, path)
     except OSError as error:
-        raise Trouble(
-            f"cannot write {path}: {error.strerror or error}", "free the disk, or name another place"
-        ) from error
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        step = "free the disk, or name another place" if is_full else "name a place in a folder of your own"
+        raise Trouble(f"cannot write {path}: {error.strerror or error}", step) from error
     finally:
         draft.unlink(missing_ok=True)
     return counts

@@ -29,6 +29,7 @@ from zaplake.query import connect
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble, collector_hangs
 from zaplake.wiring import outbox_folder, signing_secrets, verbs_config
+from zaplake.wording import counted
 
 POSTGRES_MIN: Final = 150_000
 """As server_version_num: PostgreSQL 15."""
@@ -126,7 +127,7 @@ async def _lake(connection: asyncpg.Connection[Any]) -> AsyncIterator[Finding]:
         yield Finding(what=f"the lake cannot be read: {error}", next_step="grant this role select on it")
         return
     if tokens:
-        yield Finding(what=f"direct door: {tokens} gateway token{'s' if tokens > 1 else ''}")
+        yield Finding(what=f"direct door: {counted(tokens, 'gateway token')}")
     for alert in alerts:
         yield Finding(
             what=f"the backend's alert {alert['name']} {alert['subject']}".rstrip(),
@@ -206,7 +207,8 @@ async def _no_collector(settings: Settings) -> AsyncIterator[Finding]:
 
 
 def _running(status: Document) -> Iterator[Finding]:
-    yield Finding(what=f"collector {status['name']}: runs, {status['outbox']['waiting']} records wait")
+    waiting = counted(status["outbox"]["waiting"], "record")
+    yield Finding(what=f"collector {status['name']}: runs, waiting: {waiting}")
     shipper, outbox = status["shipper"], status["outbox"]
     if shipper["halted"]:
         yield Finding(

@@ -84,7 +84,7 @@ async def test_blobs_are_carried_in_a_folder_beside_the_file(tmp_path: Path, ope
     (folder / blobs[1].sha256).unlink()
     done = await operator("collector", "import", file, *there)
     assert done.code == 0
-    assert f"1 files are not in {folder}" in done.out
+    assert f"1 file not in {folder}" in done.out
     status = json.loads((await operator("collector", "status", "--json", *there)).out)
     assert (status["outbox"]["waiting"], status["outbox"]["blobs_waiting"]) == (1, 1)
     shown = (await operator("collector", "status", *there)).out
@@ -112,6 +112,17 @@ async def test_bad_lines_and_a_file_cut_short_are_told_and_the_rest_is_brought(
     assert (missing.code, "there is no file" in missing.err) == (2, True)
     nobody = await operator("collector", "export", tmp_path / "x", "--data-dir", tmp_path / "nowhere")
     assert (nobody.code, "no collector has kept anything" in nobody.err) == (1, True)
+
+
+async def test_an_error_says_only_itself_and_what_helps(operator: Operator, tmp_path: Path) -> None:
+    here = ("--data-dir", tmp_path)
+    file = tmp_path / "one.jsonl"
+    file.write_bytes(line(1))
+    assert (await operator("collector", "import", file, *here)).out == "1 line: stored 1\n"
+    nowhere = await operator("collector", "export", tmp_path / "no" / "x.jsonl", *here)
+    first, second = nowhere.err.splitlines()
+    assert first == f"zaplake: cannot write {tmp_path}/no/x.jsonl: No such file or directory"
+    assert (nowhere.code, second) == (1, "  → name a place in a folder of your own")
 
 
 def test_a_line_above_the_limit_is_skipped_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

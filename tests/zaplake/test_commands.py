@@ -393,4 +393,4 @@ def test_doctor_takes_a_machine_for_what_it_runs_and_shows_what_its_collector_sa
             assert f"WRONG {said}" in done.out
             shown = command("collector", "status", *options, env={**here, "COLUMNS": "200"}).out
             assert said in shown
-            assert "(1 times since" in shown
+            assert "(1 time since" in shown

@@ -14,8 +14,9 @@ from outbox.kept import KeptState
 from zaplake import carry
 from zaplake.cli.asking import converse
 from zaplake.cli.options import Common, settle
-from zaplake.cli.showing import reading
+from zaplake.cli.showing import ended, reading
 from zaplake.trouble import UsageTrouble
+from zaplake.wording import counted
 
 
 def export(
@@ -50,12 +51,14 @@ def export(
     settings = settle(common)
     wanted: dict[KeptState, bool] = {"waiting": waiting, "dead": dead}
     states = [state for state in STATES if wanted[state] or not any(wanted.values())]
-    with Progress(TextColumn("{task.description}"), console=Console(stderr=True)) as progress:
-        task = progress.add_task("0 records", total=None)
+    progress = Progress(TextColumn("{task.description}"), console=Console(stderr=True))
+    task = progress.add_task("", total=None)
 
-        def told(records: int) -> None:
-            progress.update(task, description=f"{records} records")
+    def told(records: int) -> None:
+        progress.update(task, description=counted(records, "record"))
+        progress.start()
 
+    with ended(progress):
         counts = converse(settings, lambda session: carry.export(session, file, states, told))
     print(f"{file}: {', '.join(f'{counts[state]} {state}' for state in states)}")
     return 0
@@ -85,11 +88,15 @@ def import_(file: Path, /, *, common: Common | None = None) -> int:
     with reading(file) as told:
         brought = converse(settings, lambda session: carry.bring(session, file, told), create=True)
     counts = ", ".join(f"{name} {count}" for name, count in sorted(brought.counts.items())) or "nothing"
-    print(f"{brought.lines} lines: {counts}")
+    print(f"{counted(brought.lines, 'line')}: {counts}")
     if brought.blobs_missing:
-        print(f"{brought.blobs_missing} files are not in {carry.blobs_beside(file)}: their events go without")
+        print(
+            f"{counted(brought.blobs_missing, 'file')} not in {carry.blobs_beside(file)}: events go without"
+        )
     for number, reason in brought.bad:
         print(f"line {number} is no record: {reason}")
     if brought.bad_lines:
-        print(f"→ {brought.bad_lines} bad lines; repair them and import again: the others are not doubled")
+        print(
+            f"→ {counted(brought.bad_lines, 'bad line')}; repair and import again: the others are not doubled"
+        )
     return 1 if brought.bad_lines else 0

@@ -17,6 +17,7 @@ from zaplake.cli.options import AsJson, Common, settle
 from zaplake.cli.showing import reading, second
 from zaplake.trouble import UsageTrouble
 from zaplake.wiring import outbox_folder
+from zaplake.wording import counted
 
 app = App(name="collector", help="Look after the collector of a data folder.")
 app.command(dead.app)
@@ -88,7 +89,7 @@ def load(file: Path, /, *, common: Common | None = None) -> int:
         report, alive = ask(settings, wanted, on_progress, create=True)
         told(report["bytes_read"])
     counts = ", ".join(f"{name} {count}" for name, count in sorted(report["counts"].items())) or "nothing new"
-    print(f"{report['lines']} lines: {counts}")
+    print(f"{counted(report['lines'], 'line')}: {counts}")
     for bad in report["bad"]:
         print(f"line {bad['line']} was not loaded: {bad['reason']}")
     if report["bad_lines"] > len(report["bad"]):
@@ -150,4 +151,5 @@ def broker_words(broker: Mapping[str, Any]) -> str:
 def _alert(alert: Mapping[str, Any]) -> str:
     subject = f" {alert['subject']}" if alert["subject"] else ""
     detail = f": {alert['detail']}" if alert["detail"] else ""
-    return f"{alert['alert']}{subject}{detail} ({alert['count']} times since {second(alert['since'])})"
+    often = f"{counted(alert['count'], 'time')} since {second(alert['since'])}"
+    return f"{alert['alert']}{subject}{detail} ({often})"

@@ -16,6 +16,7 @@ from zaplake.refill import Refilled
 from zaplake.refill import refill as pull
 from zaplake.settings import Settings
 from zaplake.trouble import Trouble, UsageTrouble
+from zaplake.wording import counted
 
 
 def refill(
@@ -113,14 +114,14 @@ def _pull(
 
 def _show_page(report: Refilled) -> None:
     if sys.stderr.isatty():
-        print(f"page {report.page} of {report.pages}: {report.found} messages", file=sys.stderr)
+        print(f"page {report.page} of {report.pages}: {counted(report.found, 'message')}", file=sys.stderr)
 
 
 def _tell(report: Refilled, *, dry_run: bool) -> None:
     if dry_run:
-        print(f"the gateway has {report.found} messages since then; nothing was taken")
+        print(f"the gateway has {counted(report.found, 'message')} since then; nothing was taken")
     else:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(report.counts.items()))
-        print(f"{report.found} messages: {counts or 'nothing new'}")
+        print(f"{counted(report.found, 'message')}: {counts or 'nothing new'}")
     if not report.is_complete:
         print(f"→ there is more: go on with --page {report.page}")

@@ -35,13 +35,25 @@ def counting(what: str, total: int) -> contextlib.AbstractContextManager[Told]:
 @contextlib.contextmanager
 def _bar(what: str, total: int, measure: ProgressColumn) -> Iterator[Told]:
     columns = (TextColumn("{task.description}"), BarColumn(), measure, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as progress:
-        task = progress.add_task(what, total=total)
+    progress = Progress(*columns, console=Console(stderr=True), refresh_per_second=4)
+    task = progress.add_task(what, total=total)
 
-        def told(done: int) -> None:
-            progress.update(task, completed=done)
+    def told(done: int) -> None:
+        progress.update(task, completed=done)
+        progress.start()
 
+    with ended(progress):
         yield told
+
+
+@contextlib.contextmanager
+def ended(progress: Progress) -> Iterator[None]:
+    """Ends what may not have begun: an error before the first step is all that is said."""
+    try:
+        yield
+    finally:
+        if progress.live.is_started:
+            progress.stop()
 
 
 def second(moment: str) -> str:
