@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from collector.alerts import REPEAT_S
 from collector.amqp_config import AmqpConfig
@@ -155,11 +155,14 @@ class CollectorConfig:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        url = urlsplit(self.backend_url)
-        refuse(url.scheme not in {"http", "https"} or not url.hostname, "backend_url: an http(s) URL")
+        url = _url(self.backend_url)
+        refuse(
+            url is None or url.scheme not in {"http", "https"} or not url.hostname,
+            "backend_url: an http(s) URL",
+        )
         refuse(not self.secrets or not all(self.secrets), "secrets: an empty secret would be known to all")
         refuse(
-            url.username is not None or url.password is not None,
+            url is not None and (url.username is not None or url.password is not None),
             "backend_url: without user and password: the status shows it, and the signature says who we are",
         )
         refuse(
@@ -189,3 +192,13 @@ class CollectorConfig:
     def socket_path(self) -> Path:
         """The control socket, mode 0600."""
         return self.data_folder / "control.sock"
+
+
+def _url(text: str) -> SplitResult | None:
+    """None when it cannot be taken apart, or its port is none."""
+    try:
+        url = urlsplit(text)
+        _ = url.port
+    except ValueError:
+        return None
+    return url

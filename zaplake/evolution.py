@@ -111,9 +111,8 @@ class Evolution:
             answer, content = await self._fetch(method, path, body)
         except Trouble:
             raise
-        except (
-            Exception
-        ) as error:  # whatever the other side does: the libraries' odd moments are ours to tell
+        except Exception as error:
+            # Whatever the other side does: the odd moments of the libraries are ours to tell.
             raise Trouble(
                 f"the gateway {self.url} does not answer: {str(error) or type(error).__name__}",
                 "start it, or set its address: --url, ZAPLAKE_EVOLUTION_API_URL",

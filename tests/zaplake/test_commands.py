@@ -277,8 +277,16 @@ def test_doctor_knows_a_collector_of_another_folder_at_its_port(folder: Path, co
         assert command("doctor", "--data-dir", folder / "its", env=env).out.count("is taken") == 0
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:99999999", "http://xn--a"])
-def test_doctor_goes_on_with_an_address_that_is_none(url: str, folder: Path, command: Command) -> None:
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999999", "http://[::1"])
+def test_an_address_that_cannot_be_read_is_a_wrong_setting(url: str, folder: Path, command: Command) -> None:
+    for verb in ("doctor", "collect"):
+        env = {"ZAPLAKE_COLLECTOR_BACKEND_URL": url, "ZAPLAKE_SIGNING_SECRETS": SECRET}
+        done = command(verb, "--data-dir", folder, env=env)
+        assert (done.code, "backend_url: an http(s) URL" in done.err) == (2, True), done
+
+
+def test_doctor_goes_on_with_an_address_that_is_none(folder: Path, command: Command) -> None:
+    url = "http://xn--a"
     done = command("doctor", "--data-dir", folder, env={"ZAPLAKE_COLLECTOR_BACKEND_URL": url})
     assert (done.code, done.err) == (1, "")
     assert f"WRONG the backend {url} does not answer: " in done.out
