@@ -11,8 +11,8 @@ from outbox.blobs import REASON_CHARS_MAX as BODY_REASON_CHARS_MAX
 from outbox.blobs import DeadBlob
 from outbox.record import NewBlob, Record
 from outbox.sqlite_damage import OPTIONAL_INT, as_us, from_us, typed, typed_rows
-from outbox.sqlite_values import as_json, text
-from outbox.store import REASON_CHARS_MAX, Settlement
+from outbox.sqlite_values import as_json, died, retried, text
+from outbox.store import Settlement
 from outbox.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -139,18 +139,14 @@ def claim(engine: SqliteEngine, now: datetime, limit: int) -> list[Record]:
 def settle(engine: SqliteEngine, settlements: Sequence[Settlement]) -> int:
     held = [s for s in settlements if _unlease(engine, s.rowid, s.lease)]
     for s in held:
-        reason = text(s.reason, REASON_CHARS_MAX)
         if s.verdict is Verdict.DELIVERED:
             engine.connection.execute(sql.DELIVERED, (s.rowid,))
             _forget_unneeded(engine, [s.rowid])
         elif s.verdict is Verdict.DEAD:
-            names = {"now": as_us(s.now), "status": s.status, "reason": reason, "rowid": s.rowid}
-            ((size,),) = engine.connection.execute(sql.DIED, names).fetchall()
+            ((size,),) = engine.connection.execute(sql.DIED, died(s)).fetchall()
             engine.ledger.bytes -= size
         elif s.verdict is Verdict.RETRY:
-            due_at = as_us(s.due_at or s.now)
-            changes = {"due_at": due_at, "spent": int(s.spent), "status": s.status, "reason": reason}
-            engine.connection.execute(sql.RETRY, {**changes, "rowid": s.rowid})
+            engine.connection.execute(sql.RETRY, retried(s))
     return len(held)
 
 

@@ -13,8 +13,8 @@ from outbox.kept import within_bytes
 from outbox.record import Record
 from outbox.sqlite_blob_statements import PARKED
 from outbox.sqlite_damage import as_us, from_us, typed_rows
-from outbox.sqlite_values import as_json, text
-from outbox.store import REASON_CHARS_MAX, Settlement
+from outbox.sqlite_values import as_json, died, retried
+from outbox.store import Settlement
 from outbox.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -61,16 +61,12 @@ def settle(engine: SqliteEngine, settlements: Sequence[Settlement]) -> int:
         if engine.ledger.blobs:
             sqlite_blobs.unrefer(engine, rowids)
     for s in held.values():
-        reason = text(s.reason, REASON_CHARS_MAX)
         if s.verdict is Verdict.DEAD:
-            names = {"now": as_us(s.now), "status": s.status, "reason": reason, "rowid": s.rowid}
-            engine.connection.execute(sql.TO_DEAD, names)
+            engine.connection.execute(sql.TO_DEAD, died(s))
             _delete(engine, [s.rowid])
             engine.ledger.dead += 1
         elif s.verdict is Verdict.RETRY:
-            due_at = as_us(s.due_at or s.now)
-            changes = {"due_at": due_at, "spent": int(s.spent), "status": s.status, "reason": reason}
-            engine.connection.execute(sql.RETRY, {**changes, "rowid": s.rowid})
+            engine.connection.execute(sql.RETRY, retried(s))
     return len(held)
 
 

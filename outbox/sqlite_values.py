@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Any, Final
+
+from outbox.sqlite_damage import as_us
+from outbox.store import REASON_CHARS_MAX, Settlement
 
 _COMPACT: Final = (",", ":")
 
@@ -40,3 +43,20 @@ def key_bytes(key: str) -> bytes:
 
 def as_json(values: Sequence[object]) -> str:
     return json.dumps(values, separators=_COMPACT)
+
+
+def died(settled: Settlement) -> dict[str, Any]:
+    """The names of a statement that makes a row a dead one."""
+    reason = text(settled.reason, REASON_CHARS_MAX)
+    return {"now": as_us(settled.now), "status": settled.status, "reason": reason, "rowid": settled.rowid}
+
+
+def retried(settled: Settlement) -> dict[str, Any]:
+    """The names of a statement that gives a row another time."""
+    return {
+        "due_at": as_us(settled.due_at or settled.now),
+        "spent": int(settled.spent),
+        "status": settled.status,
+        "reason": text(settled.reason, REASON_CHARS_MAX),
+        "rowid": settled.rowid,
+    }

@@ -10,15 +10,13 @@ import pytest
 
 from collector.amqp_answers import BrokerGone, Reading
 from collector.amqp_config import DLQ, RETURNED
-from outbox.clock import SystemClock
-from outbox.metering import MeteredStore
-from outbox.sqlite import open_sqlite
 from tests.collector.amqp.test_door import (
     NO_BACKEND,
     Troubled,
     broker_of,
     consuming,
     counted,
+    opening,
     reaches,
     settled,
 )
@@ -71,17 +69,12 @@ async def test_a_backlog_that_finds_the_outbox_away_is_handed_back_and_taken_lat
     tmp_path: Path, rabbit: Rabbit
 ) -> None:
     stores: list[Troubled] = []
-
-    async def open_store() -> MeteredStore:
-        stores.append(Troubled(await open_sqlite(tmp_path / "collector", SystemClock())))
-        return stores[0]
-
     async with running(collector_config(tmp_path, NO_BACKEND, amqp=(rabbit.config(),))) as collector:
         await consuming(collector)
     await rabbit.publish(*(large(number, rabbit) for number in range(COUNT)))
     hasty = dataclasses.replace(ROOM, amqp_hold_s_max=0.1)
     config = collector_config(tmp_path, NO_BACKEND, amqp=(rabbit.config(),), limits=hasty)
-    async with running(config, open_store) as collector:
+    async with running(config, opening(tmp_path, stores)) as collector:
         await reaches(collector, "it comes again", lambda broker: broker["redelivered"] > 0)
         stores[0].trouble = None
         await counted(collector, stored=COUNT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -224,19 +224,26 @@ class Troubled:
         return await self._store.put(records)
 
 
+def opening(
+    folder: Path, stores: list[Troubled], trouble: type[StoreUnavailable] = StoreUnavailable
+) -> Callable[[], Awaitable[MeteredStore]]:
+    """Opens the collector's store as one in trouble, which is then in ``stores``."""
+
+    async def open_store() -> MeteredStore:
+        stores.append(Troubled(await open_sqlite(folder / "collector", SystemClock())))
+        stores[0].trouble = trouble
+        return stores[0]
+
+    return open_store
+
+
 @pytest.mark.parametrize("trouble", [StoreUnavailable, StoreFull])
 async def test_while_the_outbox_is_in_trouble_nothing_is_acknowledged_nor_handed_back(
     tmp_path: Path, rabbit: Rabbit, trouble: type[StoreUnavailable]
 ) -> None:
     stores: list[Troubled] = []
-
-    async def open_store() -> MeteredStore:
-        stores.append(Troubled(await open_sqlite(tmp_path / "collector", SystemClock())))
-        stores[0].trouble = trouble
-        return stores[0]
-
     config = collector_config(tmp_path, NO_BACKEND, amqp=(rabbit.config(prefetch=5),))
-    async with running(config, open_store) as collector:
+    async with running(config, opening(tmp_path, stores, trouble)) as collector:
         await consuming(collector)
         await rabbit.publish(*(message(number, rabbit.instance) for number in range(20)))
         await eventually(lambda: stores[0].puts >= 2, "it was tried again")
@@ -254,15 +261,10 @@ async def test_trouble_that_lasts_hands_the_messages_back_and_takes_them_again_l
     tmp_path: Path, rabbit: Rabbit
 ) -> None:
     stores: list[Troubled] = []
-
-    async def open_store() -> MeteredStore:
-        stores.append(Troubled(await open_sqlite(tmp_path / "collector", SystemClock())))
-        return stores[0]
-
     config = collector_config(
         tmp_path, NO_BACKEND, amqp=(rabbit.config(),), limits=limits(amqp_hold_s_max=0.1)
     )
-    async with running(config, open_store) as collector:
+    async with running(config, opening(tmp_path, stores)) as collector:
         await consuming(collector)
         await rabbit.publish(message(1, rabbit.instance))
         await reaches(collector, "it is handed back", lambda broker: not broker["consuming"])
@@ -349,14 +351,9 @@ async def test_one_door_that_falls_silent_is_told(tmp_path: Path, rabbit: Rabbit
 
 async def test_no_more_bytes_are_held_than_the_door_may_hold(tmp_path: Path, rabbit: Rabbit) -> None:
     stores: list[Troubled] = []
-
-    async def open_store() -> MeteredStore:
-        stores.append(Troubled(await open_sqlite(tmp_path / "collector", SystemClock())))
-        return stores[0]
-
     tight = limits(body_bytes_max=300_000, bodies_in_flight_bytes_max=1_000_000, amqp_watch_s=0.05)
     config = collector_config(tmp_path, NO_BACKEND, amqp=(rabbit.config(),), limits=tight)
-    async with running(config, open_store) as collector:
+    async with running(config, opening(tmp_path, stores)) as collector:
         await consuming(collector)
         bodies = [message(number, rabbit.instance, more="x" * 250_000) for number in range(20)]
         await rabbit.publish(*bodies)
