@@ -93,3 +93,14 @@ TIDY: Final = (
     "UPDATE meter SET through = coalesce((SELECT max(rowid) FROM ids), 0)",
 )
 COUNTS: Final = "SELECT waiting, dead, seen FROM ledger"
+
+# What of a schema our statements name: tables with their columns, indices.
+SHAPE: Final = """
+SELECT m.type, m.name, coalesce(c.name, '') FROM sqlite_schema AS m
+LEFT JOIN pragma_table_info(iif(m.type = 'table', m.name, NULL)) AS c
+"""
+# What is due behind what is parked would never be claimed, and no clock was ever there. By table.
+DUE_BEYOND: Final = {
+    "outbox": "SELECT EXISTS (SELECT 1 FROM outbox INDEXED BY outbox_due WHERE due_at > ?)",
+    "blobs": "SELECT EXISTS (SELECT 1 FROM blobs INDEXED BY blobs_due WHERE due_at > ?)",
+}

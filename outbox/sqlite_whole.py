@@ -5,19 +5,12 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from functools import cache
-from typing import Final
 
 from outbox import sqlite_metering_statements as metering
+from outbox import sqlite_salvage_statements as salvage
 from outbox import sqlite_statements as sql
 from outbox.sqlite_blob_statements import PARKED
 from outbox.sqlite_damage import Damaged, typed
-
-_SHAPE: Final = """
-SELECT m.type, m.name, coalesce(c.name, '') FROM sqlite_schema AS m
-LEFT JOIN pragma_table_info(iif(m.type = 'table', m.name, NULL)) AS c
-"""
-# What is due behind what is parked would never be claimed, and no clock was ever there.
-_DUE_BEYOND: Final = "SELECT EXISTS (SELECT 1 FROM {table} INDEXED BY {table}_due WHERE due_at > ?)"
 
 
 def assert_whole(connection: sqlite3.Connection) -> None:
@@ -26,13 +19,13 @@ def assert_whole(connection: sqlite3.Connection) -> None:
         raise Damaged("the outbox file is damaged: its schema is another")
     typed(connection.execute(sql.LEDGER_READ).fetchone(), (str, int, int, int, int, int, int, int, int))
     typed(connection.execute(metering.METER_READ).fetchone(), (int, int, int))
-    for table in ("outbox", "blobs"):
-        if connection.execute(_DUE_BEYOND.format(table=table), (PARKED,)).fetchone()[0]:
+    for table, due_beyond in salvage.DUE_BEYOND.items():
+        if connection.execute(due_beyond, (PARKED,)).fetchone()[0]:
             raise Damaged(f"the outbox file is damaged: a time in {table} is none")
 
 
 def _shape(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
-    return set(connection.execute(_SHAPE).fetchall())
+    return set(connection.execute(salvage.SHAPE).fetchall())
 
 
 @cache
